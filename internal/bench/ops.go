@@ -337,6 +337,30 @@ func (m *layer) attention() {
 	product := float64(n) * float64(m.t+1) * float64(c) // of one of its two products
 	m.computing("attention", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, opts) })
 	m.computing("attention, gradient", size, 5*product, func(l *tensorops.List) { l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, opts) })
+	packed, each := opts, max(1, m.t/documents)
+	packed.Starts = m.starts(each)
+	size += fmt.Sprintf(", documents of %d", each)
+	product = float64(n) * float64(each+1) * float64(c)
+	m.computing("attention of documents", size, 2*product, func(l *tensorops.List) { l.Attention(o, q, k, v, lse, packed) })
+	m.computing("attention of documents, gradient", size, 5*product, func(l *tensorops.List) {
+		l.AttentionGrad(dq, dk, dv, do, q, k, v, o, lse, packed)
+	})
+}
+
+// documents is how many share a sequence.
+const documents = 8
+
+// starts are those of documents that have so many tokens each.
+func (m *layer) starts(each int) (t tensorops.Tensor) {
+	of := make([]int32, m.rows())
+	for i := range of {
+		of[i] = int32(i % m.t / each * each)
+	}
+	if m.err == nil {
+		t, m.err = m.harness.upload(tensorops.Int32, tensorops.HostBytes(of), m.b, m.t)
+		m.tensors = append(m.tensors, t)
+	}
+	return t
 }
 
 // rotation is the usual one of a base.

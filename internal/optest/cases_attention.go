@@ -317,7 +317,7 @@ var attentions = []attention{
 	{batch: 1, tq: 130, tk: 300, heads: 2, kvHeads: 1, d: 24, docs: anyStarts, bf16: true},
 	{batch: 1, tq: 97, tk: 130, heads: 2, kvHeads: 1, d: 128, cap: 2, docs: anyStarts, bf16: true},
 	{batch: 2, tq: 33, tk: 33, heads: 2, kvHeads: 1, d: 40, cap: 3, p: 0.3, first: 5, docs: shortDocs, bf16: true},
-	{batch: 2, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 16, docs: tokenDocs, p: 0.2, bf16: true},
+	{batch: 2, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 16, docs: tokenDocs, p: 0.2, factor: 0.1, bf16: true},
 	{batch: 1, tq: 140, tk: 140, heads: 1, kvHeads: 1, d: 64, docs: hiddenKeys, bf16: true},
 	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 16, docs: shortDocs, onto: 330, bf16: true},
 }

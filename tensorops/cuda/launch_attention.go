@@ -15,6 +15,7 @@ var attentionLaunchers = map[tensorops.Kind]launcher{
 // attentionSizes is attention_sizes of attention.cuh.
 type attentionSizes struct {
 	mask                          dropout
+	starts, oldest, ends          uint64 // 0: all keys are of one document
 	tq, tk, heads, kvHeads, width int32
 	scale                         float32
 	dropped                       int32
@@ -91,7 +92,42 @@ func launchTiles[A any](x *exec, kernel string, rows, heads int, s *attentionSiz
 	if s.cap != 0 {
 		form = "_capped"
 	}
+	if s.starts != 0 {
+		form += startsForm
+	}
 	return launch(x, fmt.Sprint(kernel, "_", window, form), grid{x: tiles, y: ceil(int(s.width), window), threads: attentionThreads}, args)
+}
+
+// startsForm is what the names of kernels for documents that share a sequence end in.
+const startsForm = "_starts"
+
+// startsAt is where starts lie; 0: there are none.
+func startsAt(starts tensorops.Tensor) uint64 {
+	if !starts.Valid() || starts.Len() == 0 {
+		return 0
+	}
+	return address(starts)
+}
+
+// startTiles finds which tiles of queries and keys meet, if documents share a sequence.
+func startTiles(x *exec, a tensorops.AttentionSizes, starts tensorops.Tensor, s *attentionSizes, queries, keys int) (err error) {
+	if s.starts = startsAt(starts); s.starts == 0 {
+		return nil
+	}
+	tiles, keyTiles := ceil(a.Queries, queries), ceil(a.Keys, keys)
+	if s.oldest, err = x.scratch(4 * a.Batch * (tiles + keyTiles)); err != nil {
+		return err
+	}
+	s.ends = s.oldest + uint64(4*a.Batch*tiles)
+	const threads = 128
+	return launch(x, "attention_starts", grid{x: a.Batch, threads: threads}, &struct {
+		oldest, ends, starts          uint64
+		tq, tk, window, queries, keys int32
+		pad                           int32
+	}{
+		oldest: s.oldest, ends: s.ends, starts: s.starts,
+		tq: s.tq, tk: s.tk, window: s.window, queries: int32(queries), keys: int32(keys),
+	})
 }
 
 // onlyCausal refuses what the kernels don't have, and sizes that they can't number.
@@ -120,6 +156,9 @@ func attention(x *exec, op *tensorops.Op) error {
 		o: address(a.O), lse: address(a.LSE), q: address(a.Q), k: address(a.K), v: address(a.V),
 		oStride: int64(a.O.Stride()), qStride: int64(a.Q.Stride()), kStride: int64(a.K.Stride()), vStride: int64(a.V.Stride()),
 		sizes: attentionSizesOf(x, a.AttentionSizes, a.Mask, a.O, a.Q, a.K, a.V),
+	}
+	if err := startTiles(x, a.AttentionSizes, a.Starts, &args.sizes, attentionTile, attentionTile); err != nil {
+		return err
 	}
 	return launchTiles(x, "attention", a.Queries, a.Batch*a.Heads, &args.sizes, &args)
 }
@@ -150,6 +189,9 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 		if err := launch(x, "attention_delta", x.over(warp*int(args.queries)), &args); err != nil {
 			return err
 		}
+	}
+	if err := startTiles(x, a.AttentionSizes, a.Starts, &args.sizes, attentionTile, attentionTile); err != nil {
+		return err
 	}
 	if err := launchTiles(x, "attention_keys", a.Keys, a.Batch*a.KVHeads, &args.sizes, &args); err != nil {
 		return err

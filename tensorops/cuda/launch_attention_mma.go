@@ -12,19 +12,20 @@ import (
 // channels. A block has attendQueries queries of attention, and of its gradient keys keys and
 // at a time gradQueries queries.
 type mmaTiling struct {
-	attendQueries, attendShared   int // bytes of shared memory; with dropout, the half
+	attendQueries, attendKeys     int // with dropout, the half of the keys
+	attendShared                  int // bytes of shared memory; with dropout, the half
 	keys, gradQueries, gradShared int
 }
 
 const mmaThreads = 128 // of a block
 
-// mmaTilings are by channels: the numbers are those of attention_mma.cu and attention_grad_mma.cu.
+// mmaTilings are by channels: the numbers are those of attend_mma.cuh and attention_grad_mma.cuh.
 var mmaTilings = map[int]mmaTiling{
-	narrowHead: {attendQueries: 64, attendShared: 32768, keys: 128, gradQueries: 64, gradShared: 82944},
-	wideHead:   {attendQueries: 64, attendShared: 65536, keys: 64, gradQueries: 32, gradShared: 70144},
+	narrowHead: {attendQueries: 64, attendKeys: 64, attendShared: 32768, keys: 128, gradQueries: 64, gradShared: 82944},
+	wideHead:   {attendQueries: 64, attendKeys: 64, attendShared: 65536, keys: 64, gradQueries: 32, gradShared: 70144},
 }
 
-// attentionMMAArgs is attention_mma_args of attention_mma.cu.
+// attentionMMAArgs is attention_mma_args of attend_mma.cuh.
 type attentionMMAArgs struct {
 	o, lse, q, k, v                    uint64
 	oStride, qStride, kStride, vStride int64
@@ -33,7 +34,7 @@ type attentionMMAArgs struct {
 	halves                             uint32
 }
 
-// attentionGradMMAArgs is attention_grad_mma_args of attention_grad_mma.cu.
+// attentionGradMMAArgs is attention_grad_mma_args of attention_grad_mma.cuh.
 type attentionGradMMAArgs struct {
 	dq, dk, dv, do, o, halfDO, q, k, v, lse, delta, sums, turns uint64
 	dqStride, dkStride, dvStride, doStride, oStride             int64
@@ -84,6 +85,9 @@ func mmaKernel(name string, s *attentionSizes) (kernel string, channels int) {
 		kernel += "_dropped"
 	case s.cap != 0:
 		kernel += "_capped"
+	}
+	if s.starts != 0 {
+		kernel += startsForm
 	}
 	return kernel, channels
 }
@@ -141,20 +145,26 @@ func attentionMMA(x *exec, a tensorops.AttentionArgs) (err error) {
 	if args.v, args.vStride, err = x.halfHeads(a.V, a.Width); err != nil {
 		return err
 	}
+	args.sizes.starts = startsAt(a.Starts)
 	kernel, channels := mmaKernel("attention", &args.sizes)
 	t := mmaTilings[channels]
 	g := grid{x: ceil(a.Queries, t.attendQueries) * a.Batch * a.Heads, threads: mmaThreads, shared: t.attendShared}
+	keys := t.attendKeys
 	if args.sizes.dropped != 0 {
 		g.shared /= 2
+		keys /= 2
 	}
 	if a.Queries == 0 {
 		return nil
+	}
+	if err := startTiles(x, a.AttentionSizes, a.Starts, &args.sizes, t.attendQueries, keys); err != nil {
+		return err
 	}
 	return launch(x, kernel, g, &args)
 }
 
 // attentionGradMMA computes dq, dk and dv on tensor cores. Blocks sum dq up in scratch memory,
-// in float32, and take turns at it: see attention_grad_mma.cu.
+// in float32, and take turns at it: see attention_grad_mma.cuh.
 func attentionGradMMA(x *exec, a tensorops.AttentionGradArgs) (err error) {
 	args := attentionGradMMAArgs{
 		dq: address(a.DQ), dk: address(a.DK), dv: address(a.DV), do: address(a.DO), o: address(a.O), lse: address(a.LSE),
@@ -173,6 +183,7 @@ func attentionGradMMA(x *exec, a tensorops.AttentionGradArgs) (err error) {
 			return err
 		}
 	}
+	args.sizes.starts = startsAt(a.Starts)
 	kernel, channels := mmaKernel("attention_grad", &args.sizes)
 	t := mmaTilings[channels]
 	tiles := ceil(a.Queries, t.gradQueries) * a.Batch * a.Heads
@@ -195,6 +206,9 @@ func attentionGradMMA(x *exec, a tensorops.AttentionGradArgs) (err error) {
 	blocks := ceil(a.Keys, t.keys) * a.Batch * a.KVHeads
 	if blocks == 0 {
 		return nil
+	}
+	if err := startTiles(x, a.AttentionSizes, a.Starts, &args.sizes, t.gradQueries, t.keys); err != nil {
+		return err
 	}
 	return launch(x, kernel, grid{x: blocks, threads: mmaThreads, shared: t.gradShared}, &args)
 }

@@ -8,7 +8,7 @@ const ropePairs = 256
 
 // ropeArgs is rope_args of rope.cu.
 type ropeArgs struct {
-	x                uint64
+	x, starts        uint64
 	stride           int64
 	scale            float64
 	heads, width     int32
@@ -27,7 +27,7 @@ func rope(x *exec, o *tensorops.Op) error {
 	}
 	bits, pairs, periods := halves(a.X), a.Rotation.Pairs(), a.X.Rows()/a.Period
 	args := ropeArgs{
-		x: address(a.X), stride: int64(a.X.Stride()), scale: a.Rotation.Scale(),
+		x: address(a.X), starts: address(a.Starts), stride: int64(a.X.Stride()), scale: a.Rotation.Scale(),
 		heads: int32(a.Heads), width: int32(a.X.Cols() / a.Heads), pairs: int32(pairs), period: int32(a.Period), first: int32(a.First),
 		periods: int32(periods), inverse: number(a.Inverse), halves: bits,
 	}

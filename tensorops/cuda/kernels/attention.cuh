@@ -20,6 +20,8 @@
 // The sizes of launch_attention.go.
 struct attention_sizes {
 	dropout mask; // if dropped
+	const int *starts; // of each query's document, if there are any: keys before it are hidden
+	const int *oldest, *ends; // if there are: what attention_starts makes of them
 	int tq, tk, heads, kv_heads, width; // width: channels of a head
 	float scale; // of the scores
 	int dropped;
@@ -75,12 +77,32 @@ __device__ inline int end_of_window(const attention_sizes &s, int key) {
 	return end < s.tq ? end : s.tq;
 }
 
-// unseen reports whether the mask of causality, or the window, hides a key from a query, or one of them does
-// not exist.
-__device__ inline bool unseen(const attention_sizes &s, int query, int key) {
+// start_of is where a query's document starts.
+template <bool starts> __device__ inline int start_of(const attention_sizes &s, int sequence, int query) {
+	if (!starts || query >= s.tq) return 0;
+	const int start = s.starts[(i64)sequence * s.tq + query];
+	return start > 0 ? start : 0;
+}
+
+// tile_from is the first tile of keys in which a tile of queries, from query0 on, sees any, or the last that is not
+// after the queries.
+template <bool starts> __device__ inline int tile_from(const attention_sizes &s, int sequence, int query0, int queries, int keys) {
+	if (!starts) return first_tile(s, query0, keys) / keys;
+	return s.oldest[sequence * ((s.tq + queries - 1) / queries) + query0 / queries];
+}
+
+// tiles_to is where the tiles of queries end that see any of a tile of keys.
+template <bool starts> __device__ inline int tiles_to(const attention_sizes &s, int sequence, int tile, int queries, int keys) {
+	if (!starts) return (end_of_window(s, tile * keys + keys - 1) + queries - 1) / queries;
+	return s.ends[sequence * ((s.tk + keys - 1) / keys) + tile];
+}
+
+// unseen reports whether the mask of causality, the window, or the query's start hides a key from a query, or one of
+// them does not exist.
+template <bool starts> __device__ inline bool unseen(const attention_sizes &s, int query, int key, int start) {
 	// How far behind the query the key is: of a later key, more than any window.
 	const u32 behind = (u32)(query + s.tk - s.tq - key);
-	return query >= s.tq || key >= s.tk || behind >= (u32)s.reach;
+	return query >= s.tq || key >= s.tk || behind >= (u32)s.reach || (starts && key < start);
 }
 
 // scored is the score of a product of a query and a key.

@@ -6,6 +6,7 @@
 
 struct rope_args {
 	float *x;
+	const int *starts; // of each row's document, or none
 	i64 stride;
 	double scale; // of cosines and sines
 	int heads, width; // channels of a head
@@ -26,7 +27,7 @@ __device__ inline void turned(double angle, double *sine, double *cosine) {
 }
 
 // A thread has one angle: of pair i at one position. It turns that pair in every head of
-// its rows. The angle is made in float64, for in float32 a position of 100000 would leave
+// its rows. Where documents share a sequence, each row has an angle of its own. The angle is made in float64, for in float32 a position of 100000 would leave
 // two digits of it; that is little work for an angle that many pairs share.
 template <bool mixed> __device__ inline void turn(const rope_args &a) {
 	const i64 at = GRID_INDEX;
@@ -35,8 +36,12 @@ template <bool mixed> __device__ inline void turn(const rope_args &a) {
 	const int i = (int)(at % a.some);
 	double s, c;
 	turned((double)(a.first + row) * a.frequencies[i], &s, &c);
-	const float sine = (float)((a.inverse ? -s : s) * a.scale), cosine = (float)(c * a.scale);
+	float sine = (float)((a.inverse ? -s : s) * a.scale), cosine = (float)(c * a.scale);
 	for (i64 n = blockIdx.y; n < a.periods; n += gridDim.y) {
+		if (a.starts) {
+			turned((double)(a.first + row - a.starts[n * a.period + row]) * a.frequencies[i], &s, &c);
+			sine = (float)((a.inverse ? -s : s) * a.scale), cosine = (float)(c * a.scale);
+		}
 		i64 pair = (n * a.period + row) * a.stride + a.first_pair + i;
 		for (int h = 0; h < a.heads; h++, pair += a.width) {
 			const float u = load_one<mixed>(a.x, pair, a.halves), v = load_one<mixed>(a.x, pair + a.pairs, a.halves);

@@ -86,7 +86,7 @@ type (
 		Pad             uint32
 	}
 	ropeArgs struct {
-		X                uint64
+		X, Starts        uint64
 		Stride           int64
 		Scale            float64
 		Heads, Width     int32
@@ -141,6 +141,7 @@ var actKernels = map[string]costOf{
 	}),
 	"rope": line(Embeddings, func(a *ropeArgs, _ *Event, c *Cost) {
 		size, rows := sizeOf(a.Halves, 0), int64(a.Period)*int64(a.Periods)
+		c.reads(array(a.Starts, rows, 4).again())
 		if a.Some == a.Pairs && 2*a.Pairs == a.Width { // all channels
 			x := matrix(a.X, rows, int64(a.Heads)*int64(a.Width), a.Stride, size)
 			c.writes(x)
@@ -352,9 +353,13 @@ type (
 		Aligned, Halves             uint32
 	}
 	addPositionsArgs struct {
-		Out, X, Weight  uint64
-		Period, Cols    int64
-		Aligned, Halves uint32
+		Out, X, Weight, Starts    uint64
+		Period, Cols, First, Rows int64
+		Aligned, Halves           uint32
+	}
+	positionIDsArgs struct {
+		IDs, Starts                uint64
+		Period, First, Rows, Count int64
 	}
 	positionsGradArgs struct {
 		Grad, DY           uint64
@@ -388,7 +393,15 @@ var embedKernels = map[string]costOf{
 	"add_positions": line(Embeddings, func(a *addPositionsArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[0])
 		c.writes(either(a.Out, rows*a.Cols, a.Halves, 0))
-		c.reads(either(a.X, rows*a.Cols, a.Halves, 1), either(a.Weight, min(rows, a.Period)*a.Cols, a.Halves, 2).again())
+		weight := either(a.Weight, min(rows, a.Period)*a.Cols, a.Halves, 2).again()
+		if a.Starts != 0 {
+			weight = either(a.Weight, a.Rows*a.Cols, a.Halves, 2).some()
+		}
+		c.reads(either(a.X, rows*a.Cols, a.Halves, 1), weight, array(a.Starts, rows, 4).again())
+	}),
+	"position_ids": line(Embeddings, func(a *positionIDsArgs, _ *Event, c *Cost) {
+		c.writes(array(a.IDs, a.Count, 4))
+		c.reads(array(a.Starts, a.Count, 4))
 	}),
 	"positions_grad": line(Embeddings, func(a *positionsGradArgs, _ *Event, c *Cost) {
 		grad := array(a.Grad, a.Period*a.Cols, 4)

@@ -4,6 +4,7 @@ package count
 type (
 	attentionSizes struct {
 		Mask                          mask
+		Starts, Oldest, Ends          uint64
 		TQ, TK, Heads, KVHeads, Width int32
 		Scale                         float32
 		Dropped                       int32
@@ -25,7 +26,13 @@ type (
 		Queries                                int64
 		Sizes                                  attentionSizes
 	}
-	// Of attention_mma.cu and attention_grad_mma.cu.
+	// Of attention_starts.cu.
+	attentionStartsArgs struct {
+		Oldest, Ends, Starts          uint64
+		TQ, TK, Window, Queries, Keys int32
+		Pad                           int32
+	}
+	// Of attend_mma.cuh and attention_grad_mma.cuh.
 	attentionMMAArgs struct {
 		O, LSE, Q, K, V                    uint64
 		OStride, QStride, KStride, VStride int64
@@ -62,10 +69,10 @@ func (s *attentionSizes) queries(at uint64, stride, sequences int64) Operand {
 	return matrix(at, sequences*int64(s.TQ), int64(s.Heads)*int64(s.Width), stride, 4).again()
 }
 
-// keys are all, but for those that no window reaches.
+// keys are all, but for those that no window reaches, or that come before all documents.
 func (s *attentionSizes) keys(at uint64, stride, sequences int64) Operand {
 	all := matrix(at, sequences*int64(s.TK), int64(s.KVHeads)*int64(s.Width), stride, 4)
-	if s.Window != 0 {
+	if s.Window != 0 || s.Starts != 0 {
 		return all.some()
 	}
 	return all.again()
@@ -79,7 +86,13 @@ func (s *attentionSizes) counters() Operand {
 	return s.Mask.counters()
 }
 
-// pairs are how many queries and keys of a sequence and head see each other.
+// documents are where the documents of queries start, and what follows for tiles of queries and keys.
+func (s *attentionSizes) documents(sequences int64, queries, keys int32) []Operand {
+	tiles := func(at uint64, n, tile int32) Operand { return array(at, sequences*int64((n+tile-1)/tile), 4).some() }
+	return []Operand{array(s.Starts, sequences*int64(s.TQ), 4).some(), tiles(s.Oldest, s.TQ, queries), tiles(s.Ends, s.TK, keys)}
+}
+
+// pairs are how many queries and keys of a sequence and head see each other, if all are of one document.
 func (s *attentionSizes) pairs() (n float64) {
 	for i := range int(s.TQ) {
 		n += float64(min(i+1+int(s.TK-s.TQ), int(s.Reach)))
@@ -113,6 +126,7 @@ func attended(tile int32) func(a *attentionArgs, e *Event, c *Cost) {
 		c.FLOPs = s.flops(2, n)
 		c.writes(s.queries(a.O, a.OStride, n), array(a.LSE, n*int64(s.Heads)*int64(s.TQ), 4))
 		c.reads(s.queries(a.Q, a.QStride, n), s.keys(a.K, a.KStride, n), s.keys(a.V, a.VStride, n), s.counters())
+		c.reads(s.documents(n, tile, tile)...)
 	}
 }
 
@@ -122,6 +136,7 @@ func (a *attentionGradArgs) reads(c *Cost, n int64) {
 	each := n * int64(s.Heads) * int64(s.TQ)
 	c.reads(s.queries(a.Q, a.QStride, n), s.keys(a.K, a.KStride, n), s.keys(a.V, a.VStride, n), s.queries(a.DO, a.DOStride, n),
 		array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again(), s.counters())
+	c.reads(s.documents(n, 64, 64)...)
 }
 
 // keysGrad are dk and dv, of tiles of that many keys, with the scores again and dp.
@@ -157,20 +172,27 @@ func attentionKernels() map[string]costOf {
 			c.writes(array(a.Delta, a.Queries, 4))
 		}),
 	}
-	for _, width := range []string{"64", "128", "64_capped", "128_capped"} {
+	for _, width := range []string{"64", "128", "64_capped", "128_capped", "64_starts", "128_starts", "64_capped_starts", "128_capped_starts"} {
 		all["attention_"+width], all["attention_keys_"+width], all["attention_queries_"+width] = line(Attention, attended(64)),
 			line(Attention, keysGrad(64)), line(Attention, queriesGrad(64))
 	}
 	for _, t := range []struct {
 		channels      string
 		queries, keys int32 // of a tile
+		gradQueries   int32 // of the gradient's
 		inTile        int64 // elements of dq that a block adds at a time
-	}{{"64", 64, 128, 64 * 64}, {"128", 64, 64, 32 * 128}} {
-		for _, form := range []string{"", "_dropped", "_capped"} {
+	}{{"64", 64, 128, 64, 64 * 64}, {"128", 64, 64, 32, 32 * 128}} {
+		for _, form := range []string{"", "_dropped", "_capped", "_starts", "_dropped_starts", "_capped_starts"} {
 			all["attention_mma_"+t.channels+form] = line(Attention, attendedMMA(t.queries))
-			all["attention_grad_mma_"+t.channels+form] = line(Attention, gradMMA(t.keys, t.inTile))
+			all["attention_grad_mma_"+t.channels+form] = line(Attention, gradMMA(t.keys, t.gradQueries, t.inTile))
 		}
 	}
+	all["attention_starts"] = line(Attention, func(a *attentionStartsArgs, e *Event, c *Cost) {
+		n := int64(e.Grid[0])
+		oldest, ends := array(a.Oldest, n*int64((a.TQ+a.Queries-1)/a.Queries), 4), array(a.Ends, n*int64((a.TK+a.Keys-1)/a.Keys), 4)
+		c.writes(oldest.again(), ends)
+		c.reads(array(a.Starts, n*int64(a.TQ), 4), oldest.again())
+	})
 	all["attention_delta_mma"] = line(Attention, deltaMMA)
 	all["attention_sink"] = line(Attention, func(a *sinkArgs, _ *Event, c *Cost) {
 		elements := a.Count * int64(a.Width)
@@ -202,7 +224,7 @@ func (s *attentionSizes) halfQueries(at uint64, stride, sequences int64, step in
 
 func (s *attentionSizes) halfKeys(at uint64, stride, sequences int64, step int32) Operand {
 	all := halfHeads(at, sequences*int64(s.TK), s.KVHeads, s.Width, step, stride)
-	if s.Window != 0 {
+	if s.Window != 0 || s.Starts != 0 {
 		return all.some()
 	}
 	return all
@@ -222,13 +244,18 @@ func attendedMMA(tile int32) func(a *attentionMMAArgs, e *Event, c *Cost) {
 		c.writes(ofSize(s.queries(a.O, a.OStride, n), sizeOf(a.Halves, 0)), array(a.LSE, n*int64(s.Heads)*int64(s.TQ), 4))
 		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfKeys(a.K, a.KStride, n, a.Step), s.halfKeys(a.V, a.VStride, n, a.Step),
 			s.counters())
+		keys := int32(64) // of a tile
+		if s.Dropped != 0 {
+			keys = 32
+		}
+		c.reads(s.documents(n, tile, keys)...)
 	}
 }
 
 // gradMMA is the whole gradient, of tiles of that many keys, and of so many elements of dq. Sums of dq are added to
 // in turns: they are read from
 // the cache, where few of them are at a time, and written to memory once.
-func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
+func gradMMA(tile, queries int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 	return func(a *attentionGradMMAArgs, e *Event, c *Cost) {
 		s := &a.Sizes
 		n := s.sequences(e, s.TK, tile, s.KVHeads)
@@ -246,6 +273,7 @@ func gradMMA(tile int32, inTile int64) func(a *attentionGradMMAArgs, e *Event, c
 		c.reads(s.halfQueries(a.Q, a.QStride, n, a.Step), s.halfQueries(a.HalfDO, a.HalfDOStride, n, a.Step),
 			s.halfKeys(a.K, a.KStride, n, a.Step),
 			s.halfKeys(a.V, a.VStride, n, a.Step), array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again(), s.counters(), sums, turns)
+		c.reads(s.documents(n, queries, tile)...)
 	}
 }
 
