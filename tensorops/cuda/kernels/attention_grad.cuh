@@ -111,10 +111,10 @@ template <int W, bool capped, bool starts> __device__ inline void gradient_of_qu
 	write_window<W>(a.dq + ((i64)sequence * s.tq + query0) * a.dq_stride + (i64)head * s.width, a.dq_stride, s.tq - query0, dq, c0, s);
 }
 
-// With a soft cap a kernel has as many registers as it likes.
+// With a soft cap or starts a kernel has as many registers as it likes.
 #define GRADIENT(name, gradient, W, capped, starts) \
 	typedef attention_grad_args name##_args; \
-	TILED_KERNEL(name, capped ? 1 : 3 - W) { \
+	TILED_KERNEL(name, capped || starts ? 1 : 3 - W) { \
 		__shared__ quad room[TILE * ROW / 4], tile[TILE * ROW / 4]; \
 		gradient<W, capped, starts>(a, &room[0].x, &tile[0].x); \
 	}
