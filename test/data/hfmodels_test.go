@@ -35,6 +35,8 @@ type hfModel struct {
 	Family            string
 	Sequences         int
 	Tokens, Targets   []int32
+	Starts            []int32 // of packed documents; none: the family cannot pack
+	PackedTargets     []int32 `json:"packed_targets"`
 	Loss              float64
 	Prompt, Generated []int32
 	Rounding          map[string]float64 // by which transformers' own gradients differ from those in float64, by norm
@@ -187,7 +189,8 @@ func (m *hfModel) compare(t *testing.T) {
 	ownLogits := m.logits(t, st)
 	logits := largestOff(ownLogits, m.want(t, "logits"))
 	loss, own := m.grads(t, st, s)
-	grads, worst := m.compareGrads(t, own)
+	grads, worst := m.compareGrads(t, own, "grad.")
+	m.comparePacked(t, st, s)
 	generated, tokens := m.generate(t, st)
 	cached := largestOff(generated, m.want(t, "generated"))
 	ours, theirs := m.compareExact(t, ownLogits, generated, own)
@@ -254,6 +257,20 @@ func (m *hfModel) grads(t *testing.T, st *stages.Stage, s tensorops.Stream) (los
 		}
 		mb.Targets = append(mb.Targets, id)
 	}
+	sum, count, grads := m.gradsOf(t, st, s, mb)
+	for _, g := range grads {
+		for i := range g {
+			g[i] /= count
+		}
+	}
+	return math.Abs(sum/count-m.Loss) / m.Loss, grads
+}
+
+// gradsOf runs a forward and a backward on a microbatch. It returns the loss, the number of targets, and the gradients of the
+// tensors in files.
+func (m *hfModel) gradsOf(t *testing.T, st *stages.Stage, s tensorops.Stream, mb stages.Microbatch) (sum, count float64,
+	grads map[string][]float64) {
+	t.Helper()
 	run := func(record func(l *tensorops.List)) {
 		t.Helper()
 		l := s.NewList()
@@ -264,8 +281,7 @@ func (m *hfModel) grads(t *testing.T, st *stages.Stage, s tensorops.Stream) (los
 	}
 	run(st.ClearGrads)
 	run(func(l *tensorops.List) { st.Forward(l, 0, &mb, tensorops.Tensor{}) })
-	sum, count := st.Loss(0, mb.Index)
-	loss = math.Abs(sum/count-m.Loss) / m.Loss
+	sum, count = st.Loss(0, mb.Index)
 	run(func(l *tensorops.List) { st.Backward(l, 0, mb.Index, tensorops.Tensor{}) })
 	var saved []stages.Saved
 	run(func(l *tensorops.List) { saved = st.Grads(l) })
@@ -275,17 +291,17 @@ func (m *hfModel) grads(t *testing.T, st *stages.Stage, s tensorops.Stream) (los
 			got[one.Name] = make([]float64, len(one.Data))
 		}
 		for i, v := range one.Data {
-			got[one.Name][i] += float64(v) / count
+			got[one.Name][i] += float64(v)
 		}
 	}
-	return loss, m.storedGrads(t, got)
+	return sum, count, m.storedGrads(t, got)
 }
 
-// compareGrads also returns the name of the weight whose gradient differs most.
-func (m *hfModel) compareGrads(t *testing.T, got map[string][]float64) (grads gradsOff, worst string) {
+// compareGrads also returns the name of the weight whose gradient differs most. The names in the file have a prefix.
+func (m *hfModel) compareGrads(t *testing.T, got map[string][]float64, prefix string) (grads gradsOff, worst string) {
 	want, largest := make(map[string][]float64), 0.0
 	for _, name := range m.expected.Names() {
-		if of, ok := strings.CutPrefix(name, "grad."); ok {
+		if of, ok := strings.CutPrefix(name, prefix); ok {
 			want[of] = widened(m.want(t, name))
 			largest = max(largest, norm(want[of], nil))
 		}

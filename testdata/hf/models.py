@@ -9,7 +9,8 @@ computes with it in float32:
     whole                   in place of these, a model for images and text whose text model is compared
     expected.json           tokens and targets, the loss, and the ids of greedy generation with a cache
     expected.safetensors    the logits after each prefix of the first sequence, the gradient of every weight,
-                            and the logits of each generated token; "exact." before a name: logits and
+                            and the logits of each generated token; of packed documents (position_ids that
+                            restart) the log-probability of each target and the gradient of every weight; "exact." before a name: logits and
                             gradients that transformers computes in float64
 
     python3 models.py read FOLDER
@@ -34,6 +35,7 @@ import torch
 import transformers
 
 VOCAB, SEQUENCES, POSITIONS, PROMPT, NEW = 131, 2, 40, 12, 64
+DOCUMENTS = (31, 1, 8), (9, 31)  # positions of the packed documents of each sequence
 LIMIT = 1e-5  # logits, of their largest
 SIZES = dict(vocab_size=VOCAB, hidden_size=42, intermediate_size=62, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2,
              head_dim=10, max_position_embeddings=120, pad_token_id=None, bos_token_id=None, eos_token_id=None)
@@ -178,6 +180,20 @@ def gradients(model, tokens, targets):
     return loss.item(), {key.replace("model.language_model.", "model."): p.grad for key, p in model.named_parameters() if p.grad is not None}
 
 
+def packed(model, tokens, targets):
+    """The starts of packed documents, the log-probabilities of targets, and the gradients of their sum."""
+    starts = torch.tensor([[sum(all[:i]) for i, n in enumerate(all) for _ in range(n)] for all in DOCUMENTS])
+    model.zero_grad()
+    with torch.no_grad():
+        model(input_ids=tokens[:1, :2], use_cache=False)  # "dynamic" rotation stays as for the longest text so far, until a short one
+    # One sequence at a time: transformers packs a batch of one.
+    logits = torch.cat([model(input_ids=t[None], position_ids=(torch.arange(POSITIONS) - s)[None], use_cache=False).logits for t, s in zip(tokens, starts)])
+    logs = torch.log_softmax(logits, -1).gather(-1, targets.reshape(SEQUENCES, POSITIONS, 1)).flatten()
+    (-logs.sum()).backward()
+    grads = {key.replace("model.language_model.", "model."): p.grad for key, p in model.named_parameters() if p.grad is not None}
+    return starts.flatten().tolist(), {"packed": logs, **{"packed_grad." + key: g.clone() for key, g in grads.items()}}
+
+
 @contextlib.contextmanager
 def float64():
     """Within it, what models convert to float32 becomes float64."""
@@ -237,9 +253,13 @@ def write(path, name, kind, changes, first=100):
     for key, g in grads.items():
         tensors["grad." + key], tensors["exact.grad." + key] = g, truth[key]
         rounding[key] = ((g.double() - truth[key]).norm() / max(g.norm().item(), 1e-30)).item()
+    starts, all_targets = [], ids(SEQUENCES * POSITIONS, 3)
+    if saved["model_type"] != "qwen3_5_text":  # its state passes from document to document
+        starts, more = packed(model, tokens, all_targets)
+        tensors.update(more)
     safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "expected.json"), "w") as f:
-        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), loss=loss, rounding=rounding, prompt=prompt.tolist(),
+        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), starts=starts, packed_targets=all_targets.tolist(), loss=loss, rounding=rounding, prompt=prompt.tolist(),
                        generated=chosen.tolist(), gap=gap), f)
 
 
