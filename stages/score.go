@@ -131,7 +131,8 @@ func (h *head) score(c *pass, x tensorops.Tensor, targets [][]int32) (s scored) 
 	losses := c.Alloc(tensorops.Float64, len(parts), tensorops.LossStats)
 	out := c.Alloc(tensorops.Float32, each, h.vocab)
 	lse := c.Alloc(tensorops.Float64, each, 1)
-	want := c.ids(ids)
+	want := c.Alloc(tensorops.Int32, len(ids), 1)
+	c.Upload(want, tensorops.HostBytes(ids))
 	next := 0
 	for first := 0; first < len(ids); first += each {
 		last := min(first+each, len(ids))
@@ -143,7 +144,7 @@ func (h *head) score(c *pass, x tensorops.Tensor, targets [][]int32) (s scored) 
 		for ; next < len(parts) && parts[next].hi <= last; next++ {
 			p := parts[next]
 			c.CrossEntropy(losses.RowRange(next, next+1), lse.RowRange(0, p.hi-p.lo), logits.RowRange(p.lo-first, p.hi-first),
-				want.View(len(ids), 1).RowRange(p.lo, p.hi), tensorops.CrossEntropyOpts{})
+				want.RowRange(p.lo, p.hi), tensorops.CrossEntropyOpts{})
 		}
 	}
 	c.Fetch(tensorops.HostBytes(s.host), losses)
