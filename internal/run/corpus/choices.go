@@ -113,7 +113,7 @@ type ChoiceTokens struct {
 }
 
 // Choices encodes the items as lm-evaluation-harness does: a blank separates the prompt from a choice, blanks at the end of the prompt
-// belong to the choices, and the choice has the tokens after as many as the prompt has alone.
+// belong to the choices. A choice begins at the index that is the prompt's number of tokens alone.
 func (m *Text) Choices(item ChoiceItem) (t ChoiceTokens, err error) {
 	prompt := strings.TrimRight(item.Prompt, " \t\n\r")
 	blanks := item.Prompt[len(prompt):]
