@@ -41,12 +41,9 @@ func ReadChoices(patterns []string) (items []ChoiceItem, err error) {
 	}
 	err = text.Lines(func(file string, row int, line []byte) error {
 		item, err := readChoice(line)
-		if err != nil {
-			return fmt.Errorf("%s, row %d: %w", data.Plain(file), row, err)
-		}
 		item.File, item.Row = file, row
 		items = append(items, item)
-		return nil
+		return err // Lines adds the file and the row
 	})
 	if err == nil && len(items) == 0 {
 		err = fmt.Errorf("%w: %s has no items", data.ErrEmpty, Listed(files))

@@ -37,7 +37,7 @@ func TestReadChoices(t *testing.T) {
 		`[1]`: "JSON array",
 		`{"a`: "row 2",
 	} {
-		if _, err := read(line); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "items.jsonl, row 2: ") {
+		if _, err := read(line); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "items.jsonl, row 2: ") != 1 {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
