@@ -36,6 +36,26 @@ func ExportFile(ctx context.Context, to string, size int64, write func(io.Writer
 	})
 }
 
+// ExportedFile is a file of ExportFiles.
+type ExportedFile struct {
+	Name  string
+	Bytes int64 // that Write writes
+	Write func(io.Writer) error
+}
+
+// ExportFiles writes files into a new folder for other programs, in the same way as Export.
+func ExportFiles(ctx context.Context, to string, files []ExportedFile) error {
+	planned, bytesNeeded := make([]plannedFile, len(files)), int64(0)
+	for i, f := range files {
+		if err := checkName(f.Name); err != nil {
+			return fmt.Errorf("%s: %w", to, err)
+		}
+		planned[i] = plannedFile{name: f.Name, bytes: f.Bytes, write: f.Write}
+		bytesNeeded += f.Bytes + fileOverheadBytes
+	}
+	return export(to, bytesNeeded, func(s *Store, tmp string) error { return s.fillExport(ctx, tmp, planned) })
+}
+
 // export lets fill make a file or a folder under a temporary name, and renames it.
 func export(to string, bytesNeeded int64, fill func(s *Store, tmp string) error) (err error) {
 	given := to
