@@ -154,7 +154,7 @@ func (m *Model) adapt() error {
 					"%s cannot have one: it is the head, or its weight is stored by inputs; leave dora out, or choose other targets",
 					names[0])
 			}
-			m.addAdapter(lin, l, names[0], rank, a.scale(rank, alpha))
+			m.addAdapter(lin, l, names[0], rank, alpha)
 		}
 	}
 	if err := match.used(m); err != nil {
@@ -166,7 +166,7 @@ func (m *Model) adapt() error {
 
 // addAdapter adds the adapter of a linear layer. Tensor parallelism splits B like the layer's outputs, or A like its inputs; the
 // other one is whole on every rank, and its gradients are parts of a sum.
-func (m *Model) addAdapter(lin *linear, of layer, module string, rank int, scale float64) {
+func (m *Model) addAdapter(lin *linear, of layer, module string, rank int, alpha float64) {
 	w := lin.w.param
 	outDim, inDim := 0, 1
 	if lin.inOut {
@@ -175,7 +175,8 @@ func (m *Model) addAdapter(lin *linear, of layer, module string, rank int, scale
 	in, out := w.Whole[inDim], w.Whole[outDim]
 	// Uniform in ±1/√in: PyTorch's kaiming_uniform with a = √5.
 	bound := 1 / math.Sqrt(float64(in))
-	ad := &adapter{rank: rank, scale: scale, in: in, drop: site{"adapter/" + module, m.Config.Adapter.Dropout}}
+	a := m.Config.Adapter
+	ad := &adapter{rank: rank, alpha: alpha, scale: a.scale(rank, alpha), in: in, drop: site{"adapter/" + module, a.Dropout}}
 	_, ad.ofHead = of.(*head)
 	if d, ok := of.(*mtp); ok {
 		ad.residual = lin == &d.proj

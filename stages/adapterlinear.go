@@ -6,7 +6,8 @@ import "github.com/troupe-ml/troupe/tensorops"
 type adapter struct {
 	a, b  use
 	rank  int
-	scale float64
+	alpha float64
+	scale float64 // of alpha and rank
 	drop  site
 	in    int // columns of the whole layer's input
 	from  int // first of them that this rank has

@@ -96,27 +96,21 @@ func (d *Directory) Adapter(base *stages.Model) (*stages.Adapter, error) {
 		return nil, err
 	}
 	s := d.settings
-	a := &stages.Adapter{Rank: s.rank, Alpha: s.alpha, Dropout: s.dropout, RSLoRA: s.rslora, DoRA: s.dora}
+	a := &stages.Adapter{Dropout: s.dropout, RSLoRA: s.rslora, DoRA: s.dora}
+	var names, others []string // in the model's order
+	ranks, alphas := make(map[string]int), make(map[string]float64)
 	for _, l := range base.Linears() {
-		name := l.Module
-		part, has := parts[name]
-		if !has {
+		part, ok := parts[l.Module]
+		if !ok {
+			others = append(others, l.Module)
 			continue
 		}
-		a.Targets = append(a.Targets, name)
-		if part.rank != a.Rank {
-			if a.RankPattern == nil {
-				a.RankPattern = make(map[string]int)
-			}
-			a.RankPattern[name] = part.rank
-		}
-		if part.alpha != a.Alpha {
-			if a.AlphaPattern == nil {
-				a.AlphaPattern = make(map[string]float64)
-			}
-			a.AlphaPattern[name] = part.alpha
-		}
+		names = append(names, l.Module)
+		ranks[l.Module], alphas[l.Module] = part.rank, part.alpha
 	}
+	a.Targets = targetsOf(names, others)
+	a.Rank, a.RankPattern = patternOf(names, ranks)
+	a.Alpha, a.AlphaPattern = patternOf(names, alphas)
 	saved, err := d.bindSaved(base)
 	if err != nil {
 		return nil, err

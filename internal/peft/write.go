@@ -251,16 +251,18 @@ func (w *writer) saved() (modules []string, err error) {
 func (w *writer) config(modules []*written, others, save []string) ([]byte, error) {
 	a := w.Model.Config.Adapter
 	ranks, alphas := make(map[string]int), make(map[string]float64)
+	var names []string
 	for _, m := range modules {
 		ranks[m.name], alphas[m.name] = m.rank, m.alpha
+		names = append(names, m.name)
 	}
-	rank, rankPattern := patternOf(modules, ranks)
-	alpha, alphaPattern := patternOf(modules, alphas)
+	rank, rankPattern := patternOf(names, ranks)
+	alpha, alphaPattern := patternOf(names, alphas)
 	inOut := modules[0].layers[0].InOut
 	tied := w.Model.Config.Tie && slices.Contains(save, w.Model.Params[0].Module())
 	text, err := json.MarshalIndent(map[string]any{
 		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": w.Base, "inference_mode": true,
-		"r": rank, "lora_alpha": alpha, "lora_dropout": a.Dropout, "target_modules": targetsOf(modules, others),
+		"r": rank, "lora_alpha": alpha, "lora_dropout": a.Dropout, "target_modules": targetsOf(names, others),
 		"rank_pattern": rankPattern, "alpha_pattern": alphaPattern, "use_rslora": a.RSLoRA, "use_dora": a.DoRA, "bias": "none",
 		"fan_in_fan_out": inOut, "init_lora_weights": true, "modules_to_save": save, "ensure_weight_tying": tied,
 	}, "", "  ")
@@ -271,46 +273,42 @@ func (w *writer) config(modules []*written, others, save []string) ([]byte, erro
 func end(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
 // targetsOf returns the shortest list of names that selects the modules and none of the others.
-func targetsOf(modules []*written, others []string) (targets []string) {
-	for _, m := range modules {
-		targets = append(targets, end(m.name))
+func targetsOf(modules, others []string) (targets []string) {
+	for _, name := range modules {
+		targets = append(targets, end(name))
 	}
 	slices.Sort(targets)
 	targets = slices.Compact(targets)
-	if !slices.ContainsFunc(others, func(other string) bool { return slices.Contains(targets, end(other)) }) {
-		return targets
-	}
-	targets = targets[:0]
-	for _, m := range modules {
-		targets = append(targets, m.name)
+	if slices.ContainsFunc(others, func(other string) bool { return slices.Contains(targets, end(other)) }) {
+		return modules
 	}
 	return targets
 }
 
 // patternOf returns the most frequent value, and patterns for the modules with another one: the ends of their names where these say
 // enough.
-func patternOf[T cmp.Ordered](modules []*written, values map[string]T) (usual T, pattern map[string]T) {
+func patternOf[T cmp.Ordered](modules []string, values map[string]T) (usual T, pattern map[string]T) {
 	counts, most := make(map[T]int), 0
 	ofEnd, mixed := make(map[string]T), make(map[string]bool)
-	for _, m := range modules {
-		v := values[m.name]
+	for _, name := range modules {
+		v := values[name]
 		counts[v]++
 		if n := counts[v]; n > most || n == most && v < usual {
 			usual, most = v, n
 		}
-		if other, ok := ofEnd[end(m.name)]; ok && other != v {
-			mixed[end(m.name)] = true
+		if other, ok := ofEnd[end(name)]; ok && other != v {
+			mixed[end(name)] = true
 		}
-		ofEnd[end(m.name)] = v
+		ofEnd[end(name)] = v
 	}
 	pattern = make(map[string]T)
-	for _, m := range modules {
-		switch v := values[m.name]; {
+	for _, name := range modules {
+		switch v := values[name]; {
 		case v == usual:
-		case mixed[end(m.name)]:
-			pattern[m.name] = v
+		case mixed[end(name)]:
+			pattern[name] = v
 		default:
-			pattern[end(m.name)] = v
+			pattern[end(name)] = v
 		}
 	}
 	return usual, pattern
