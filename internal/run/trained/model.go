@@ -18,7 +18,9 @@ import (
 
 // Options say which trained model to open, and on which device. They have the fields of infer.ModelOptions.
 type Options struct {
-	From    string
+	From string
+	// Adapter is a directory of PEFT with an adapter of the model; "": none.
+	Adapter string
 	Device  string
 	Threads int
 	Kernels string
@@ -41,6 +43,9 @@ type Model struct {
 	text        *corpus.Text        // nil: not read yet, see Text
 	warned      bool                // WarnOnce has been called
 
+	weights stages.Source // of Shape, in the files
+	adapter *Adapted
+
 	Weights *stages.Stage // the whole model, on Device; nil: not made yet
 	Source  string        // the origin of the weights without a Checkpoint
 }
@@ -57,12 +62,15 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 	if t.Checkpoint, err = ggufmodel.OpenAt(o.From); err != nil {
 		return t, plan.MissingModel(err, o.From)
 	}
-	if t.template, err = rundir.ChosenTemplate("--chat-template", o.ChatTemplate); err != nil {
-		return t, fmt.Errorf("--chat-template: %w", err)
+	if t.template, err = chosenTemplate(o); err != nil {
+		return t, err
 	}
 	c, err := plan.ReadModel(t.Checkpoint)
 	if err != nil {
 		return t, fmt.Errorf("%s: %w", t.Checkpoint.Dir(), err)
+	}
+	if t.adapter, err = OpenAdapted(t.Checkpoint, o.Adapter, &c); err != nil {
+		return t, err
 	}
 	if t.Shape, err = stages.NewModel(c); err != nil {
 		return t, err
@@ -84,7 +92,7 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 	if t.Tokenizer == nil && tokenize {
 		return t, fmt.Errorf("%s has no %s, which is needed to encode and decode text", t.Checkpoint.Dir(), rundir.TokensFile)
 	}
-	if err := plan.CheckWeights(t.Checkpoint, t.Shape, nil); err != nil {
+	if t.weights, err = t.adapter.Source(t.Checkpoint, t.Shape); err != nil {
 		return t, err
 	}
 	if t.Tokenizer != nil && t.Tokenizer.Vocab() > c.Vocab {
@@ -109,7 +117,7 @@ func (t *Model) Stage(s tensorops.Stream) (*stages.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st, st.Load(plan.Weights(t.Checkpoint), false)
+	return st, st.Load(t.weights, false)
 }
 
 // empty is Stage without loading the weights.
@@ -172,6 +180,7 @@ func (t *Model) Close() (err error) {
 	if t.Device != nil {
 		t.Device.Close()
 	}
+	err = errors.Join(err, t.adapter.Close())
 	if t.Checkpoint != nil {
 		err = errors.Join(err, t.Checkpoint.Close())
 	}
