@@ -30,6 +30,10 @@ With --format gguf, or a name that ends with .gguf, write one GGUF file for llam
 Ollama instead, with the tokenizer and the chat template in it. --dtype q8_0 stores 8 bits
 for a weight. Warnings say where llama.cpp computes something else.
 
+A run with an adapter (LoRA) is exported as a directory of PEFT, which has only the adapter.
+With --merge, the adapter is added to the weights of its base, and the result is a whole model.
+A GGUF file is always merged. --adapter merges an adapter from a directory of PEFT.
+
 A model that came from such a directory keeps the keys of its config.json, its tokenizer, its
 chat template and its generation_config.json. If the model ends texts with a token that
 generation_config.json does not name, export adds that token. Weights larger than
@@ -42,7 +46,9 @@ its text model, which the other commands take.
 See also: engine generate, engine ckpt ls (lists checkpoints).`,
 		Example: `  engine export --from runs/run --to my-model
   engine export --from runs/run/checkpoints/best --to my-model --dtype bfloat16 --shard-size 2GB
-  engine export --from runs/run --to my-model.gguf --dtype q8_0`,
+  engine export --from runs/run --to my-model.gguf --dtype q8_0
+  engine export --from runs/lora --to my-adapter
+  engine export --from runs/lora --merge --to my-model`,
 		Args:              requires(takesModel, "to", "give a new folder for the exported model, such as --to my-model"),
 		ValidArgsFunction: completeFolders,
 		RunE: a.work(func(cmd *cobra.Command, _ []string) error {
@@ -55,6 +61,9 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			}
 			if writesGGUF(o) && cmd.Flags().Changed("shard-size") {
 				return usagef("--shard-size has no effect on a GGUF file, which is one file: leave it out")
+			}
+			if o.Adapter != "" && !o.Merge && !writesGGUF(o) {
+				return usagef("--adapter %s: add --merge to write the model with the adapter, or leave --adapter out", o.Adapter)
 			}
 			e, err := troupe.Export(cmd.Context(), o)
 			if err != nil {
@@ -70,6 +79,11 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 			if asJSON {
 				return a.json(e)
 			}
+			if e.Adapter {
+				a.printf("wrote %s: an adapter of %s parameters from %s as a PEFT directory\n", words.OneLine(e.To), words.Count(e.Parameters),
+					words.OneLine(e.From))
+				return nil
+			}
 			a.printf("wrote %s: %s parameters from %s as %s\n", words.OneLine(e.To), words.Count(e.Parameters), words.OneLine(e.From), e.DType)
 			return nil
 		}),
@@ -81,6 +95,9 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16; GGUF: also q8_0")
 	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")
 	f.BoolVar(&o.TextOnly, "text-only", false, "of a model for images and text, write only the text model")
+	f.StringVar(&o.Adapter, "adapter", "", "PEFT `directory` with an adapter to merge into the model")
+	f.BoolVar(&o.Merge, "merge", false, "add the adapter to the weights and write a whole model, in place of a PEFT directory")
+	must(cmd.MarkFlagDirname("adapter"))
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	for _, name := range []string{"from", "to"} {
 		must(cmd.MarkFlagRequired(name))

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +35,41 @@ func (c *Config) LoRA() *stages.Adapter {
 	return l
 }
 
+// WithAdapter returns a copy of the configuration with the adapter of adapter.from, and validates it. A key of the section that was
+// given must have the same value.
+func (c *Config) WithAdapter(a *stages.Adapter) (*Config, error) {
+	source, own := &Config{Adapter: Adapter{Rank: a.Rank, Alpha: a.Alpha, Dropout: a.Dropout, Targets: a.Targets, RSLoRA: a.RSLoRA,
+		DoRA: a.DoRA, Save: a.Save}}, *c
+	for _, pattern := range slices.Sorted(maps.Keys(a.RankPattern)) {
+		source.Adapter.RankPattern = append(source.Adapter.RankPattern, fmt.Sprintf("%s=%d", pattern, a.RankPattern[pattern]))
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(a.AlphaPattern)) {
+		value := strconv.FormatFloat(a.AlphaPattern[pattern], 'g', -1, 64)
+		source.Adapter.AlphaPattern = append(source.Adapter.AlphaPattern, pattern+"="+value)
+	}
+	var errs Errors
+	for i := range schema {
+		f := &schema[i]
+		if f.section() != "adapter" || f.key == "adapter.from" {
+			continue
+		}
+		theirs, ours := render(f.load(source)), render(f.load(c))
+		if c.IsSet(f.key) && ours != theirs {
+			err := c.Errorf(f.key, "%s, but the adapter in adapter.from has %s", ours, theirs)
+			err.Hint = "leave the key out, or train a new adapter without adapter.from"
+			errs = append(errs, err)
+			continue
+		}
+		f.store(&own, f.load(source))
+	}
+	if len(errs) > 0 {
+		return nil, errs.sorted()
+	}
+	return &own, own.Validate()
+}
+
 // Freezes reports whether some weights are not trained.
-func (c *Config) Freezes() bool { return len(c.Model.Freeze) > 0 || c.Adapter.Rank > 0 }
+func (c *Config) Freezes() bool { return len(c.Model.Freeze) > 0 || !noAdapter(c) }
 
 // adapterPattern splits an entry of adapter.rank_pattern or adapter.alpha_pattern at its last "=": a regular expression may have some.
 func adapterPattern(entry string) (pattern, value string) {
@@ -84,14 +118,21 @@ const (
 	adapterHint  = "set adapter.rank, or leave the section [adapter] out"
 )
 
-func noAdapter(c *Config) bool { return c.Adapter.Rank == 0 }
+func noAdapter(c *Config) bool { return c.Adapter.Rank == 0 && c.Adapter.From == "" }
 
 func (c *checker) adapter() {
-	if !c.clean("adapter.rank", "model.from", "model.freeze") {
+	if !c.clean("adapter.rank", "adapter.from", "model.from", "model.freeze") {
 		return
 	}
 	rank := c.Adapter.Rank
-	switch {
+	switch from := c.Adapter.From != ""; {
+	case from && c.Model.From == "":
+		c.disagree("adapter.from", "model.from", "needs a base model, whose weights stay frozen, but model.from is empty",
+			"set model.from to the base of the adapter")
+	case from && len(c.Model.Freeze) > 0:
+		c.disagree("adapter.from", "model.freeze", "freezes all weights of the base, so "+c.say("model.freeze")+" has no effect",
+			"leave freeze out")
+	case from:
 	case rank == 0 && c.IsSet("adapter.rank") && c.Model.From != "": // engine init writes all keys with their defaults
 		c.fail("adapter.rank", "0 adds no weights to train", "use a rank such as 16, or leave the section [adapter] out")
 	case rank > 0 && c.Model.From == "":
@@ -107,7 +148,7 @@ func (c *checker) adapter() {
 	if c.clean("adapter.targets") && len(c.Adapter.Targets) == 0 {
 		c.fail("adapter.targets", "the list is empty", `name modules such as "q_proj", or use ["all-linear"]`)
 	}
-	if c.clean("adapter.alpha") && rank > 0 && c.Adapter.Alpha == 0 {
+	if c.clean("adapter.alpha") && rank > 0 && c.Adapter.From == "" && c.Adapter.Alpha == 0 {
 		c.fail("adapter.alpha", "0 leaves the adapters without effect", "use a number above 0, such as 2 × rank")
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -29,7 +30,18 @@ save = ['lm_head']
 	if a := parse(t, "data.train = ['a.txt']\n[model]\nfrom = 'base'\n[adapter]\nrank = 2\n").LoRA(); a.Targets[0] != stages.AllLinear {
 		t.Errorf("the usual targets are %q", a.Targets)
 	}
+	continued := parse(t, "data.train = ['a.txt']\nmodel.from = 'b'\n[adapter]\nfrom = 'd'\nrank = 4\n")
+	a = &stages.Adapter{Rank: 4, Alpha: 3, Targets: []string{"q_proj"}, RankPattern: map[string]int{"v": 2}, AlphaPattern: map[string]float64{"v": 0.1}}
+	if own, err := continued.WithAdapter(a); err != nil || !reflect.DeepEqual(own.LoRA(), a) ||
+		!reflect.DeepEqual(parse(t, string(own.TOML())).LoRA(), a) {
+		t.Errorf("continued: %+v, %v", own, err)
+	}
+	a.Rank = 5
+	if _, err := continued.WithAdapter(a); err == nil || !strings.Contains(err.Error(), "adapter.rank: 4, but the adapter in adapter.from has 5") {
+		t.Errorf("another rank: %v", err)
+	}
 	for text, want := range map[string]string{
+		"[adapter]\nfrom = 'd'":                                                 "adapter.from: \"d\" needs a base model",
 		"model.from = 'b'\n[adapter]\nrank = 0":                                 "adapter.rank: 0 adds no weights to train; use a rank such as 16",
 		"model.from = 'b'\n[adapter]\nrank = 5000":                              "adapter.rank: 5000 is too large; use 0 to 4096",
 		"[adapter]\nrank = 8":                                                   "adapter.rank: 8 needs a base model",

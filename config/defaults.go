@@ -75,7 +75,7 @@ func (c *Config) resolve() {
 	} else {
 		c.clearShape()
 	}
-	if !c.IsSet("adapter.alpha") {
+	if !c.IsSet("adapter.alpha") && c.Adapter.From == "" {
 		c.Adapter.Alpha = 2 * float64(c.Adapter.Rank)
 	}
 	for i := range c.Eval {

@@ -19,7 +19,7 @@ var other = map[string]string{
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
 	"model.freeze": "embed",
-	"adapter.rank": "8", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
+	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
 	"adapter.dora": "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
@@ -96,6 +96,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
 		case "data.too_long", "data.chat_template", "data.fields", "data.packing":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
+		case "adapter.from":
+			base = parse(t, "data.train = ['a.txt']", "model.from=x")
 		case "adapter.rank":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x")
 			sets = append(sets, "adapter.alpha=8")

@@ -137,6 +137,9 @@ type Model struct {
 
 // Adapter is the section [adapter].
 type Adapter struct {
+	// Directory of PEFT with an adapter to continue. The other keys of the section come from it; those that are given must have the
+	// same values. Default: none.
+	From string `toml:"from"`
 	// Rank of the adapters; 0: none. Each target W·x becomes W·x + alpha/rank · B·A·x: A has rank rows, B has rank columns, and only
 	// they are trained. Checkpoints hold them alone. Default: 0.
 	Rank int `toml:"rank"`

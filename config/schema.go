@@ -72,6 +72,7 @@ var schema = []field{
 		shape: true, aside: true},
 	{key: "model.options", example: `["width=3"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), shape: true, aside: true},
 
+	{key: "adapter.from", example: `"my-adapter"`, check: textUpTo(maxPathBytes), path: true, aside: true},
 	{key: "adapter.rank", example: "16", unit: "rows", check: whole(0, stages.MaxAdapterRank), aside: true},
 	{key: "adapter.alpha", example: "32.0", unit: "factor", check: number(0, maxAdapterAlpha), aside: true},
 	{key: "adapter.dropout", example: "0.05", unit: "probability", check: numberBelow(0, 1), aside: true},

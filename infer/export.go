@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/run/trained"
 	"github.com/troupe-ml/troupe/internal/safetensors"
-	"github.com/troupe-ml/troupe/stages"
 )
 
 // ExportOptions are the options of Export.
@@ -27,6 +27,11 @@ type ExportOptions struct {
 	DType string
 	// TextOnly leaves out the other parts of a model for images and text. Without it, such a directory is an error.
 	TextOnly bool
+	// Adapter is a directory of PEFT with an adapter to merge; "": none.
+	Adapter string
+	// Merge adds the adapter to the weights. Without it, a run with an adapter is written as a directory of PEFT. A GGUF file is always
+	// merged.
+	Merge bool
 	// ShardBytes is the largest size of a file of weights in bytes; larger weights are split. 0: 5 GB.
 	ShardBytes int64
 }
@@ -37,6 +42,8 @@ type Exported struct {
 	To         string `json:"to"`
 	Parameters int64  `json:"parameters"`
 	DType      string `json:"dtype"`
+	// Adapter says that a directory of PEFT was written: the trained parameters only.
+	Adapter bool `json:"adapter,omitempty"`
 	// Warnings say what Export changed in the model's files, and where other programs will use the
 	// model differently from its training.
 	Warnings []string `json:"warnings,omitempty"`
@@ -76,14 +83,8 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{Err: fmt.Errorf("%w: %s has family %q, which other programs do not support; only language models can be exported",
 			ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
-	model, err := stages.NewModel(sizes)
-	switch {
-	case err != nil:
-	case o.TextOnly:
-		err = plan.CheckTextWeights(ckpt, model)
-	default:
-		err = plan.CheckWeights(ckpt, model, nil)
-	}
+	w, err := openWeights(ckpt, sizes, o)
+	defer func() { err = errors.Join(err, w.adapted.Close()) }()
 	if err != nil {
 		return e, &SetupError{Err: err}
 	}
@@ -91,27 +92,36 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	if err != nil {
 		return e, &SetupError{Err: err}
 	}
-	if o.isGGUF() {
-		return exportGGUF(ctx, o, ckpt, model, kept)
+	template, err := trained.TemplateBeside(o.Adapter)
+	if err != nil {
+		return e, &SetupError{Err: err}
 	}
+	kept = template.Keep(kept)
+	switch {
+	case o.isGGUF():
+		return exportGGUF(ctx, o, ckpt, w, kept)
+	case w.adapted.Exists() && !o.Merge:
+		return exportAdapter(ctx, o, ckpt, w, kept)
+	}
+	model := w.base
 	content := checkpoint.Content{Files: make(map[string][]byte), MaxShardBytes: o.ShardBytes}
 	for _, p := range model.Params {
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, err := plan.StoredInfo(ckpt, p)
+		stored, err := w.dtype(p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
 		t := safetensors.Tensor{Name: p.StoredName(), DType: dtype, Shape: p.StoredShape()}
-		t.Stream = func(w io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
-			data, err := plan.Stored(ckpt, p)
+		t.Stream = func(to io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
+			data, err := w.data(p)
 			if err != nil {
 				return err
 			}
-			converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored.DType, data)
+			converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored, data)
 			if err == nil {
-				_, err = converted.WriteTo(w)
+				_, err = converted.WriteTo(to)
 			}
 			return err
 		}

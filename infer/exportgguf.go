@@ -14,7 +14,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
-	"github.com/troupe-ml/troupe/stages"
 )
 
 // ggufTypes maps names of types to those of GGUF files.
@@ -26,12 +25,13 @@ func (o ExportOptions) isGGUF() bool {
 }
 
 // exportGGUF writes a model as one file.
-func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoint, model *stages.Model, kept rundir.Kept) (e Exported,
+func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoint, w *weights, kept rundir.Kept) (e Exported,
 	err error) {
 	dtype, ok := ggufTypes[o.DType]
 	if !ok {
 		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q of a GGUF file; use float32, bfloat16, float16 or q8_0", ErrOptions, o.DType)}
 	}
+	model := w.base
 	m := ggufmodel.Model{Type: dtype, Name: modelName(o.From, o.To)}
 	if m.Config, err = model.Config.HF(); err != nil {
 		return e, err
@@ -43,12 +43,12 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, err := plan.StoredInfo(ckpt, p)
+		stored, err := w.dtype(p)
 		if err != nil {
 			return e, &SetupError{Err: err}
 		}
-		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: stored.DType, Shape: p.StoredShape(),
-			Data: func() ([]byte, error) { return plan.Stored(ckpt, p) }})
+		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: stored, Shape: p.StoredShape(),
+			Data: func() ([]byte, error) { return w.data(p) }})
 	}
 	file, warnings, err := ggufmodel.Write(m)
 	if err != nil {

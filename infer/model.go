@@ -10,7 +10,9 @@ import (
 
 // ModelOptions say which trained model to use, and on which device.
 type ModelOptions struct {
-	From    string // a run's output folder, a checkpoint, a Hugging Face directory or a GGUF file of a supported family
+	From string // a run's output folder, a checkpoint, a Hugging Face directory or a GGUF file of a supported family
+	// Adapter is a directory of PEFT with an adapter of the model; "": none. A run with an adapter is opened with it.
+	Adapter string
 	Device  string // "cuda", or one GPU such as "cuda:1"; "": the CPU
 	Threads int    // CPU threads; 0: one for each core
 	Kernels string // CPU kernels; "": the fastest

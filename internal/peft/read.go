@@ -180,6 +180,7 @@ func (d *Directory) add(name string) error {
 		return fmt.Errorf("Troupe knows only names that end with %s, %s or %s", endA, endB, endMagnitude)
 	case !isWeight && !strings.HasSuffix(rest, endBias):
 		return errors.New("Troupe does not know this name")
+	case ownName(rest) == headWeight && d.settings.tied: // PEFT stores a tied head, too
 	case !slices.ContainsFunc(d.settings.save, func(one string) bool { return saves(one, rest) }):
 		return fmt.Errorf("modules_to_save in %s does not name %s", ConfigFile, strictjson.Quote(of))
 	}

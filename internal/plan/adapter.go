@@ -10,7 +10,9 @@ import (
 	"sync"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/ggufmodel"
+	"github.com/troupe-ml/troupe/internal/peft"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -78,12 +80,68 @@ func CheckBase(base *checkpoint.Checkpoint, from string, c *checkpoint.Checkpoin
 	return a.SameBase(c.Dir(), from, hash)
 }
 
+// baseHashKey is the key of BaseHash in the metadata of an adapter's tensors in a directory of PEFT.
+const baseHashKey = "troupe.base.sha256"
+
+// BaseMetadata is the metadata by which a directory of PEFT names its base.
+func BaseMetadata(hash string) map[string]string { return map[string]string{baseHashKey: hash} }
+
+// SameBase refuses a directory of PEFT that was trained beside other weights than a checkpoint's, if it says so: only Troupe writes
+// the hash of the base.
+func SameBase(d *peft.Directory, base *checkpoint.Checkpoint) error {
+	was, ok := d.Metadata()[baseHashKey]
+	if !ok {
+		return nil
+	}
+	hash, err := BaseHash(base)
+	if err != nil {
+		return err
+	}
+	return (&rundir.Adapted{Base: rundir.Base{From: d.Base(), SHA256: was}}).SameBase(d.Path(), base.Dir(), hash)
+}
+
+// withAdapter returns the configuration with the adapter of adapter.from, or of the run's checkpoint that has it already.
+func withAdapter(cfg *config.Config, from *checkpoint.Checkpoint, sizes stages.Config) (*config.Config, error) {
+	if cfg.Adapter.From == "" {
+		return cfg, nil
+	}
+	is, err := rundir.ReadAdapted(from)
+	if err != nil {
+		return nil, err
+	}
+	if is != nil {
+		return cfg.WithAdapter(is.Adapter)
+	}
+	a, err := readAdapter(cfg, from, sizes)
+	if err != nil {
+		return nil, cfg.Errorf("adapter.from", "%w", err)
+	}
+	return cfg.WithAdapter(a)
+}
+
+func readAdapter(cfg *config.Config, base *checkpoint.Checkpoint, sizes stages.Config) (a *stages.Adapter, err error) {
+	m, err := stages.NewModel(sizes)
+	if err != nil {
+		return nil, err
+	}
+	d, err := peft.Read(cfg.Adapter.From)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if a, err = d.Adapter(m); err != nil {
+		return nil, err
+	}
+	return a, SameBase(d, base)
+}
+
 // WholeBase refuses a checkpoint that has an adapter instead of a model's weights.
 func WholeBase(base *checkpoint.Checkpoint) error {
 	if !base.Part() {
 		return nil
 	}
-	return fmt.Errorf("%s has only an adapter, not the weights of a model; merge them with engine export --merge, and use the result", base.Dir())
+	return fmt.Errorf("%s has only an adapter, not the weights of a model; merge them with engine export --merge, and use the result",
+		base.Dir())
 }
 
 // AdaptedWeights is the Source of a model with an adapter. own is a checkpoint of it; nil: it starts from its base, with the adapter

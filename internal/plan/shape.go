@@ -50,6 +50,9 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 	if err != nil {
 		return nil, err
 	}
+	if shaped, err = withAdapter(shaped, from, m); err != nil {
+		return nil, err
+	}
 	if cfg.Data.Format != "text" && !cfg.Documents() || cfg.TokenizerPath() != "" { // the user has chosen a tokenizer
 		return shaped, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/peft"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -73,6 +74,7 @@ type Attempt struct {
 	back    *rundir.Resumed        // nil: a new run
 	ckpt    *checkpoint.Checkpoint // that the weights come from; nil: none
 	base    *checkpoint.Checkpoint // that the frozen weights come from, if ckpt has only the trained ones; else nil
+	adapter *peft.Directory        // that a new run continues; nil: none
 	baseIs  rundir.Base            // the base of an adapter
 	kept    rundir.Kept            // files of the model that the run started from
 	tokens  *corpus.TokenStore
@@ -152,11 +154,14 @@ func (a *Attempt) Close() error {
 	if a.base != nil {
 		errs = append(errs, a.base.Close())
 	}
+	if a.adapter != nil {
+		errs = append(errs, a.adapter.Close())
+	}
 	if a.output != nil {
 		errs = append(errs, a.output.Close())
 	}
 	// The run keeps the attempt, but not its data.
-	a.metrics, a.stats, a.data, a.ckpt, a.base, a.output = nil, nil, nil, nil, nil, nil
+	a.metrics, a.stats, a.data, a.ckpt, a.base, a.adapter, a.output = nil, nil, nil, nil, nil, nil, nil
 	a.feed, a.spec = corpus.Feed{}, actors.Spec{}
 	return errors.Join(errs...)
 }

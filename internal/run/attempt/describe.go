@@ -63,7 +63,8 @@ func (a *Attempt) openFeed() (err error) {
 	switch was := a.start; {
 	case !a.resumes():
 	case was.EvalSet != set:
-		a.restartBest(fmt.Sprintf("the loss of %s now decides which checkpoint is the best, not that of %s", setOrMain(set), setOrMain(was.EvalSet)))
+		a.restartBest(fmt.Sprintf("the loss of %s now decides which checkpoint is the best, not that of %s", setOrMain(set),
+			setOrMain(was.EvalSet)))
 	case was.EvalWindows != windows:
 		a.restartBest(fmt.Sprintf("a validation now has %d windows, not %d", windows, was.EvalWindows))
 	}
@@ -132,7 +133,8 @@ func (a *Attempt) info() event.Info {
 	info := event.Info{
 		Name: cfg.Run.Name, Out: cfg.Run.Out, ID: a.start.Run.String(), Steps: cfg.Run.Steps, ResumedAt: int(a.start.Step),
 		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
-		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows, EvalSets: a.feed.DescribeSets(a.cfg.HasMainSet()),
+		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows,
+		EvalSets:     a.feed.DescribeSets(a.cfg.HasMainSet()),
 		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
 		Documents: a.data.Documents, Packing: a.data.Packing, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
@@ -162,11 +164,14 @@ func (a *Attempt) setTraining() {
 			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}
 		}
 		// After the weights are read, a removal of the checkpoint frees its space.
-		base := a.base
+		base, adapter := a.base, a.adapter
 		s.Ready = func() {
 			_ = ckpt.Close()
 			if base != nil {
 				_ = base.Close()
+			}
+			if adapter != nil {
+				_ = adapter.Close()
 			}
 		}
 	}

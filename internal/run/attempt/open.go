@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/peft"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -116,6 +117,15 @@ func (a *Attempt) openBase() (err error) {
 		return a.cfg.Errorf("model.from", "%w", err)
 	}
 	return nil
+}
+
+// openAdapter opens the directory of PEFT that a new run continues.
+func (a *Attempt) openAdapter(m *stages.Model) (err error) {
+	if a.adapter, err = peft.Read(a.cfg.Adapter.From); err != nil {
+		return err
+	}
+	a.load, err = a.adapter.Weights(m, plan.Weights(a.ckpt))
+	return err
 }
 
 // adopt takes the stored configuration of the run's last start, and keeps some of its values.
@@ -342,6 +352,10 @@ func (a *Attempt) makePlan() (err error) {
 	case m.Config.Adapter == nil:
 	case a.base != nil:
 		a.load = plan.AdaptedWeights(a.base, a.ckpt, m, a.cfg.Run.Seed)
+	case a.cfg.Adapter.From != "":
+		if err := a.openAdapter(m); err != nil {
+			return a.cfg.Errorf("adapter.from", "%w", err)
+		}
 	default:
 		a.load = plan.AdaptedWeights(a.ckpt, nil, m, a.cfg.Run.Seed)
 	}

@@ -50,6 +50,9 @@ func OpenAdapted(c *checkpoint.Checkpoint, dir string, sizes *stages.Config) (a 
 	return a, plan.SameBase(a.directory, c)
 }
 
+// Exists reports whether there is an adapter.
+func (a *Adapted) Exists() bool { return a.Is != nil || a.directory != nil }
+
 // explained says what to do with a folder of a run that was given as a directory of PEFT.
 func explained(err error, dir string) error {
 	if errors.Is(err, peft.ErrNotAdapter) {
@@ -75,7 +78,7 @@ func (a *Adapted) Source(c *checkpoint.Checkpoint, m *stages.Model) (stages.Sour
 		if err := errors.Join(plan.CheckWeights(a.base, m, nil), plan.CheckAdapter(c, m, nil)); err != nil {
 			return nil, err
 		}
-		return plan.AdaptedWeights(a.base, c, 0), nil
+		return plan.AdaptedWeights(a.base, c, m, 0), nil
 	}
 	return plan.Weights(c), plan.CheckWeights(c, m, nil)
 }
@@ -104,16 +107,25 @@ func (a *Adapted) Close() (err error) {
 
 // chosenTemplate returns the chat template to use instead of the model's: the chosen one, or the one that came with the adapter.
 func chosenTemplate(o Options) (rundir.Template, error) {
-	where, name := "--chat-template", o.ChatTemplate
-	if name == "" && o.Adapter != "" {
-		beside := filepath.Join(o.Adapter, rundir.TemplateFile)
-		if _, err := os.Stat(beside); !errors.Is(err, fs.ErrNotExist) {
-			where, name = "--adapter", beside
-		}
+	if o.ChatTemplate == "" {
+		return TemplateBeside(o.Adapter)
 	}
-	template, err := rundir.ChosenTemplate(where, name)
+	template, err := rundir.ChosenTemplate("--chat-template", o.ChatTemplate)
 	if err != nil {
-		return template, fmt.Errorf("%s: %w", where, err)
+		return template, fmt.Errorf("--chat-template: %w", err)
+	}
+	return template, nil
+}
+
+// TemplateBeside returns the chat template in a directory of PEFT, if it has one. dir may be empty.
+func TemplateBeside(dir string) (rundir.Template, error) {
+	name := filepath.Join(dir, rundir.TemplateFile)
+	if _, err := os.Stat(name); dir == "" || errors.Is(err, fs.ErrNotExist) {
+		return rundir.Template{}, nil
+	}
+	template, err := rundir.ChosenTemplate("--adapter", name)
+	if err != nil {
+		return template, fmt.Errorf("--adapter: %w", err)
 	}
 	return template, nil
 }
