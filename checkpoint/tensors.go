@@ -39,6 +39,13 @@ func (t *Tensors) Bytes(name string) ([]byte, error) {
 	return f.Bytes(name)
 }
 
+// Forget frees the memory of a tensor that was read. Its bytes stay valid: they are read from the file again.
+func (t *Tensors) Forget(name string) {
+	if f, ok := t.fileOf[name].(interface{ Forget(name string) }); ok {
+		f.Forget(name)
+	}
+}
+
 // Path returns the path of a tensor's file.
 func (t *Tensors) Path(name string) string {
 	if f, ok := t.fileOf[name]; ok {

@@ -31,6 +31,7 @@ func BaseHash(c *checkpoint.Checkpoint) (string, error) {
 			for i := range next {
 				b, err := t.Bytes(names[i])
 				sums[i], errs[i] = sha256.Sum256(b), err
+				t.Forget(names[i])
 			}
 		})
 	}

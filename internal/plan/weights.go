@@ -215,7 +215,9 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 		if err != nil {
 			return err
 		}
-		if err := read(from, name, p, dst); err != nil || c.Manifest != nil {
+		err = read(from, name, p, dst)
+		from.Forget(name) // else the file's pages would count beside the weights
+		if err != nil || c.Manifest != nil {
 			return err
 		}
 		// Nobody has looked at what other programs have written.

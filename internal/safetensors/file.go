@@ -84,6 +84,13 @@ func (f *File) Bytes(name string) ([]byte, error) {
 	return f.content[begin:end:end], nil
 }
 
+// Forget frees the memory of a tensor that was read. Its bytes stay valid: they are read from the file again.
+func (f *File) Forget(name string) {
+	if data, err := f.Bytes(name); err == nil {
+		folder.Forget(data)
+	}
+}
+
 // Close unmaps the file. Closing twice is harmless.
 func (f *File) Close() error {
 	content := f.content

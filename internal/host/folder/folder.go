@@ -376,5 +376,8 @@ func (f *file) Map(size int) ([]byte, error) { return hostmem.MapFile(f.File, si
 // Wrap makes an open file of the operating system a File.
 func Wrap(f *os.File) File { return &file{File: f, path: f.Name()} }
 
+// Forget frees the memory of a part of a mapping: see hostmem.Forget.
+func Forget(part []byte) { hostmem.Forget(part) }
+
 // Unmap releases a mapping of Map.
 func Unmap(content []byte) error { return hostmem.UnmapFile(content) }

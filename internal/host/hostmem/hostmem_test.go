@@ -1,6 +1,7 @@
 package hostmem_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -60,5 +61,35 @@ func TestMapFile(t *testing.T) {
 	}
 	if _, err := hostmem.MapFile(f, 4); err == nil {
 		t.Error("a closed file was mapped")
+	}
+}
+
+// TestForget: a part of a mapped file stays valid after its memory is freed.
+func TestForget(t *testing.T) {
+	content := make([]byte, 5*os.Getpagesize()+7)
+	for i := range content {
+		content[i] = byte(i * 7)
+	}
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	mapped, err := hostmem.MapFile(f, len(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{nil, mapped[:1], mapped[3:9], mapped[1 : len(mapped)-1], mapped} {
+		hostmem.Forget(part)
+		if !bytes.Equal(mapped, content) {
+			t.Fatalf("after %d bytes were freed, the file is another", len(part))
+		}
+	}
+	if err := hostmem.UnmapFile(mapped); err != nil {
+		t.Fatal(err)
 	}
 }
