@@ -35,8 +35,8 @@ func (l *List) Call(c Call) {
 }
 
 func (l *List) needOperand(name, what string, i int, t Tensor) {
-	if l.err == nil && (!t.Valid() || !t.Contiguous()) {
-		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v, but it must be contiguous", ErrShape, name, i, what, t)
+	if l.err == nil && (!t.Valid() || !t.Contiguous() || t.dtype.Quantized()) {
+		l.err = fmt.Errorf("%w: call %q: tensor %d that it %s is %v, but it must be contiguous and not quantized", ErrShape, name, i, what, t)
 	}
 }
 

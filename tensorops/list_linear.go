@@ -14,7 +14,8 @@ type MatMulOpts struct {
 }
 
 // MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N (leading dimensions are
-// flattened; views of columns are allowed). Matrices are float32, or bfloat16 if BF16 is set. Sums
+// flattened; views of columns are allowed). Matrices are float32, or bfloat16 if BF16 is set. B may always be
+// bfloat16 or quantized: the product widens it, to exactly the numbers that Copy would store. Sums
 // are float32. A bfloat16 C is rounded once, when the sum including the bias is complete; it can't
 // be accumulated into. The sum over K is split into blocks whose size depends only on the device
 // and on K.
@@ -29,11 +30,11 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 	if o.TransB {
 		kb, n = n, kb
 	}
-	l.need(op, either(c, a, b) && k == kb && c.Rows() == m && c.Cols() == n,
-		"A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16")
-	l.need(op, o.BF16 || float(c, a, b), "bfloat16 matrices need BF16")
+	l.need(op, either(c, a) && (either(b) || b.Valid() && b.dtype.Quantized()) && k == kb && c.Rows() == m && c.Cols() == n,
+		"A is M×K, B K×N and C M×N after transposition, in float32 or bfloat16; B may be quantized")
+	l.need(op, o.BF16 || float(c, a), "an A or C of bfloat16 needs BF16")
 	l.need(op, !o.Accumulate || float(c), "with Accumulate C must be float32")
-	l.need(op, !o.Packed.Valid() || dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n),
+	l.need(op, !o.Packed.Valid() || !b.dtype.Quantized() && dense(packedType(o.BF16), o.Packed) && o.Packed.Len() == PackedLen(k, n),
 		"a packed B has PackedLen elements, of the type of the product's operands")
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && (dense(Float32, o.Bias) || o.BF16 && dense(BFloat16, o.Bias)) && o.Bias.Len() == n,
 		"a bias has N elements, cannot be combined with Accumulate, and may be bfloat16 only with BF16")

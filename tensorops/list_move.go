@@ -6,7 +6,7 @@ import "time"
 func (l *List) Fill(t Tensor, value float64) {
 	o := l.op(KindFill)
 	FillArgs{t, value}.Put(o)
-	l.need(o, t.Valid() && t.Contiguous(), "a contiguous tensor")
+	l.need(o, t.Valid() && t.Contiguous() && !t.dtype.Quantized(), "a contiguous tensor, not quantized")
 }
 
 // FillArgs are the operands of KindFill.
@@ -25,12 +25,29 @@ func (a FillArgs) Put(o *Op) {
 func (o *Op) Fill() FillArgs { return FillArgs{T: o.T[0], Value: o.F[0]} }
 
 // Copy records dst = src, element by element; views of columns are allowed. The types must be
-// equal, or float32 and bfloat16.
+// equal, or float32 and bfloat16. One of them may be quantized instead: then the copy quantizes float32 or bfloat16
+// into whole rows, or widens quantized numbers.
 func (l *List) Copy(dst, src Tensor) {
 	o := l.op(KindCopy)
 	CopyArgs{dst, src}.Put(o)
-	l.need(o, dst.Valid() && src.Valid() && (dst.dtype == src.dtype || either(dst, src)) && sameMatrix(dst, src),
-		"the same rows and columns, and the same type, or float32 and bfloat16")
+	l.need(o, dst.Valid() && src.Valid() && copyTypes(dst, src) && sameMatrix(dst, src),
+		"the same rows and columns, and the same type, or float32 and bfloat16, or one of these and whole quantized rows")
+}
+
+// copyTypes reports whether a copy converts between the types of two tensors.
+func copyTypes(dst, src Tensor) bool {
+	switch {
+	case dst.dtype.Quantized():
+		return either(src) && dst.Contiguous() && dst.wholeRows()
+	case src.dtype.Quantized():
+		return either(dst)
+	}
+	return dst.dtype == src.dtype || either(dst, src)
+}
+
+// wholeRows reports whether the rows of t are rows of its buffer, from their first element to their last.
+func (t Tensor) wholeRows() bool {
+	return t.Stride() == t.Cols() && (t.off == 0 || t.off%t.Stride() == 0)
 }
 
 // PeerCopy records dst = src, of the same type and shape. src may be in the memory of another
@@ -38,8 +55,8 @@ func (l *List) Copy(dst, src Tensor) {
 func (l *List) PeerCopy(dst, src Tensor) {
 	o := l.op(KindPeerCopy)
 	CopyArgs{dst, src}.Put(o)
-	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && dst.SameShape(src) && dst.Contiguous() && src.Contiguous(),
-		"contiguous tensors of the same type and shape")
+	l.need(o, dst.Valid() && src.Valid() && dst.dtype == src.dtype && dst.SameShape(src) && dst.Contiguous() && src.Contiguous() &&
+		!dst.dtype.Quantized(), "contiguous tensors of the same type and shape, not quantized")
 }
 
 // CopyArgs are the operands of KindCopy and KindPeerCopy.
@@ -56,7 +73,8 @@ func (o *Op) Copy() CopyArgs { return CopyArgs{Dst: o.T[0], Src: o.T[1]} }
 func (l *List) Upload(dst Tensor, host []byte) {
 	o := l.op(KindUpload)
 	UploadArgs{dst, host}.Put(o)
-	l.need(o, dst.Valid() && dst.Contiguous() && len(host) == dst.Len()*dst.dtype.Size(), "as many bytes as the tensor has")
+	l.need(o, dst.Valid() && dst.Contiguous() && !dst.dtype.Quantized() && len(host) == dst.Len()*dst.dtype.Size(),
+		"as many bytes as the tensor has, which is not quantized")
 }
 
 // UploadArgs are the operands of KindUpload.
@@ -78,7 +96,8 @@ func (o *Op) Upload() UploadArgs { return UploadArgs{Dst: o.T[0], Host: o.Host} 
 func (l *List) Fetch(host []byte, src Tensor) {
 	o := l.op(KindFetch)
 	FetchArgs{host, src}.Put(o)
-	l.need(o, src.Valid() && src.Contiguous() && len(host) == src.Len()*src.dtype.Size(), "as many bytes as the tensor has")
+	l.need(o, src.Valid() && src.Contiguous() && !src.dtype.Quantized() && len(host) == src.Len()*src.dtype.Size(),
+		"as many bytes as the tensor has, which is not quantized")
 }
 
 // FetchArgs are the operands of KindFetch.

@@ -158,7 +158,7 @@ func (t Tensor) View(dims ...int) Tensor {
 	if err != nil {
 		panic(fmt.Sprintf("tensorops: view of %v: %v", t, err))
 	}
-	if v.Len() != t.Len() || !t.Contiguous() {
+	if v.Len() != t.Len() || !t.Contiguous() || t.dtype.Quantized() && v.Cols() != t.Cols() {
 		panic(fmt.Sprintf("tensorops: %v cannot be viewed as %d", t, v.Shape()))
 	}
 	v.buf, v.off = t.buf, t.off
@@ -203,7 +203,7 @@ func (t Tensor) Part(from int, dims ...int) Tensor {
 	if err != nil {
 		panic(fmt.Sprintf("tensorops: part of %v: %v", t, err))
 	}
-	if from < 0 || v.Len() > t.Len()-from || !t.Contiguous() {
+	if from < 0 || v.Len() > t.Len()-from || !t.Contiguous() || t.dtype.Quantized() {
 		panic(fmt.Sprintf("tensorops: %v has no part of shape %d starting at element %d", t, v.Shape(), from))
 	}
 	v.buf, v.off = t.buf, t.off+from
@@ -248,13 +248,18 @@ func NewTensor(a Arena, dtype DType, dims ...int) (Tensor, error) {
 	return newTensor(a, dtype, dtype.Size(), dims)
 }
 
-// newTensor supports devices that store an element in more bytes than its type has.
+// newTensor supports devices that store an element in more bytes than its type has. Quantized types have
+// 0 bytes for an element on devices that store them in blocks.
 func newTensor(a Arena, dtype DType, elemBytes int, dims []int) (Tensor, error) {
 	t, err := shaped(dtype, dims)
 	if err != nil {
 		return Tensor{}, err
 	}
-	buf, err := a.Take(t.Len() * elemBytes)
+	bytes := t.Len() * elemBytes
+	if elemBytes == 0 {
+		bytes = dtype.StoredBytes(t.Rows(), t.Cols())
+	}
+	buf, err := a.Take(bytes)
 	if err != nil {
 		return Tensor{}, fmt.Errorf("%v%d: %w", dtype, t.Shape(), err)
 	}
@@ -302,8 +307,30 @@ func Elements[E Number](t Tensor) []E {
 	return unsafe.Slice((*E)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(t.buf.Mem)), t.off*size)), n)
 }
 
+// StoredBytes returns the number of bytes of the elements of a contiguous tensor, on devices that store each
+// type in its own size.
+func (t Tensor) StoredBytes() int { return t.dtype.StoredBytes(t.Rows(), t.Cols()) }
+
+// ByteRange returns where the elements are in the buffer, with the gaps between rows: the bytes [from, to). Rows
+// of quantized types count whole.
+func (t Tensor) ByteRange() (from, to int) {
+	if t.Len() == 0 {
+		return 0, 0
+	}
+	if t.dtype.Quantized() {
+		row, width := t.off/t.Stride(), t.dtype.StoredBytes(1, t.Stride())
+		return row * width, (row + t.Rows()) * width
+	}
+	size := t.dtype.Size()
+	return t.off * size, (t.off + (t.Rows()-1)*t.Stride() + t.Cols()) * size
+}
+
 // Bytes returns a view of the elements of a contiguous tensor in host memory as bytes.
 func Bytes(t Tensor) []byte {
+	if t.dtype.Quantized() {
+		from, to := t.ByteRange()
+		return t.buf.Mem[from:to]
+	}
 	size := t.DType().Size()
 	return t.buf.Mem[t.off*size:][:t.Len()*size]
 }

@@ -27,6 +27,8 @@ type matmul struct {
 	bf16           bool
 	packed         bool // B is packed first
 	views          bool // all three matrices are columns of wider ones
+	// b is the type of B where it is another than those of A and C: bfloat16 in a product of float32, or quantized.
+	b tensorops.DType
 }
 
 func (p matmul) String() string {
@@ -46,6 +48,9 @@ func (p matmul) String() string {
 	if p.views {
 		s += " views"
 	}
+	if p.b != tensorops.Float32 {
+		s += " of " + p.b.String()
+	}
 	return s
 }
 
@@ -62,6 +67,9 @@ func (p matmul) record(b *builder) {
 	}
 	_, x := operand(p.m, p.k, p.transA)
 	_, y := operand(p.k, p.n, p.transB)
+	if p.b != tensorops.Float32 {
+		y = b.frozen(p.b, y, p.views)
+	}
 	var whole, c tensorops.Tensor
 	if p.accumulate { // to float32 alone
 		b.inSingle(func() { whole, c = operand(p.m, p.n, false) })
@@ -131,6 +139,7 @@ func linearCases(extra []int) []Case {
 		}
 		matMul(form.name+"/bf16", slices.Concat(f.variants(37, 65, 129), large))
 	}
+	cases = append(cases, frozenCases()...)
 	cases = append(cases, Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows})
 	sums := Case{"matmul/column sums", tensorops.KindMatMul, weightGrads}
 	cases = append(cases, sums, sums.in("bfloat16", tensorops.BFloat16))

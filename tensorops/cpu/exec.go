@@ -163,7 +163,14 @@ func (x *exec) do(op *tensorops.Op) error {
 	case tensorops.KindFill:
 		return x.fill()
 	case tensorops.KindCopy, tensorops.KindPeerCopy:
-		return x.overRows(op.Copy().Dst, copyRows)
+		a := op.Copy()
+		switch {
+		case a.Dst.DType().Quantized():
+			return x.overRows(a.Dst, quantizeRows)
+		case a.Src.DType().Quantized():
+			return x.overRows(a.Dst, widenRows)
+		}
+		return x.overRows(a.Dst, copyRows)
 	case tensorops.KindUpload:
 		a := op.Upload()
 		copy(tensorops.Bytes(a.Dst), a.Host)

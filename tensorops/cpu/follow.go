@@ -73,14 +73,16 @@ func address(t tensorops.Tensor) uintptr {
 	if !t.Valid() {
 		return 0
 	}
-	return uintptr(unsafe.Pointer(unsafe.SliceData(t.Buffer().Mem))) + uintptr(t.Offset()*t.DType().Size())
+	from, _ := t.ByteRange()
+	return uintptr(unsafe.Pointer(unsafe.SliceData(t.Buffer().Mem))) + uintptr(from)
 }
 
 func extent(t tensorops.Tensor) uintptr {
-	if !t.Valid() || t.Len() == 0 {
+	if !t.Valid() {
 		return 0
 	}
-	return uintptr(((t.Rows()-1)*t.Stride() + t.Cols()) * t.DType().Size())
+	from, to := t.ByteRange()
+	return uintptr(to - from)
 }
 
 // follow carries out what follows the product on a block of C whose sums are complete.

@@ -9,9 +9,12 @@ import (
 // matrixOf views a tensor, transposed where asked.
 func matrixOf(t tensorops.Tensor, transposed bool) gemm.Matrix {
 	m := gemm.Matrix{Row: t.Stride(), Col: 1}
-	if t.DType() == tensorops.BFloat16 {
+	switch {
+	case t.DType().Quantized():
+		m.Coded, m.First = coded(t), t.Offset()
+	case t.DType() == tensorops.BFloat16:
 		m.Half = tensorops.Elements[uint16](t)
-	} else {
+	default:
 		m.Data = f32(t)
 	}
 	if transposed {
@@ -238,7 +241,7 @@ func roundRows(x *exec, lo, hi int) {
 // direct carries out the product without packing, where that can be.
 func (p *product) direct(x *exec) bool {
 	kn, ok := p.kernel.(*gemm.Kernel)
-	if !ok || p.half || p.packedB != nil || p.a.Half != nil || p.b.Half != nil ||
+	if !ok || p.half || p.packedB != nil || p.a.Half != nil || p.b.Data == nil ||
 		!kn.Direct(p.c, p.a, p.b, p.m, p.n, p.k, p.add, x.packed.floats) {
 		return false
 	}

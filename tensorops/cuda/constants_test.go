@@ -9,6 +9,7 @@ import (
 
 	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cuda/kernels"
+	"github.com/troupe-ml/troupe/tensorops/internal/quant"
 )
 
 // TestConstants: what the launchers take for a constant of the kernels is what their
@@ -46,6 +47,7 @@ func TestConstants(t *testing.T) {
 		{"norm.cu", "WARPS_THREADS", normWarpsThreads},
 		{"norm_grad.cu", "NORM_THREADS", normThreads},
 		{"loss.cu", "LOSS_THREADS", lossThreads},
+		{"quant.cu", "QUANT_BLOCK", quant.Block},
 		{"loss.cu", "IGNORE_TARGET", tensorops.IgnoreTarget},
 	} {
 		text, err := kernels.Files.ReadFile(c.file)

@@ -11,12 +11,11 @@ import (
 type extent struct{ first, last uint64 }
 
 func extentOf(t tensorops.Tensor) extent {
-	first := address(t)
 	if !t.Valid() || t.Len() == 0 {
-		return extent{first, first}
+		return extent{address(t), address(t)}
 	}
-	elements := (t.Rows()-1)*stride(t) + t.Cols()
-	return extent{first, first + uint64(elements*t.DType().Size())}
+	from, to := t.ByteRange()
+	return extent{t.Buffer().Addr + uint64(from), t.Buffer().Addr + uint64(to)}
 }
 
 // meets reports whether two have memory in common.

@@ -82,6 +82,11 @@ func (p product) do(x *exec, ops []tensorops.Op, made *roundings) (int, error) {
 	if p.m == 0 || p.n == 0 {
 		return 1, nil
 	}
+	if p.k > 0 {
+		if err := p.plainB(x); err != nil {
+			return 0, err
+		}
+	}
 	if x.blas.isThere() && p.k > 0 {
 		if done, err := p.byLibrary(x, ops, made); done > 0 || err != nil {
 			x.work.count(func(is *Work) {

@@ -53,6 +53,9 @@ type copyArgs struct {
 
 func copyTensor(x *exec, o *tensorops.Op) error {
 	a := o.Copy()
+	if a.Dst.DType().Quantized() && a.Src.Len() > 0 {
+		return encodeTo(x, a.Dst, a.Src)
+	}
 	return copyTo(x, a.Dst, a.Src)
 }
 
@@ -70,8 +73,11 @@ func copyTo(x *exec, to, from tensorops.Tensor) error {
 }
 
 func copyToPlace(x *exec, to matrixAt, from tensorops.Tensor) error {
-	if from.Len() == 0 {
+	switch {
+	case from.Len() == 0:
 		return nil
+	case from.DType().Quantized():
+		return decodeTo(x, to, from)
 	}
 	rows, cols, toStride, fromStride := from.Rows(), from.Cols(), to.stride, stride(from)
 	if toStride == cols && fromStride == cols {

@@ -32,6 +32,10 @@ func copyTensor(op *tensorops.Op) {
 		}
 		return
 	}
+	if dst.DType().Quantized() {
+		quantize(dst, src)
+		return
+	}
 	to, from := matrixOf(dst), matrixOf(src)
 	for i := range to.rows {
 		for j := range to.cols {

@@ -14,7 +14,9 @@ transposeN: eight rows of the source, eight numbers of each, turn into eight
 numbers of each k in three rounds: unpack pairs, unpack fours, exchange halves.
 copyN: the numbers of a strip lie side by side already; those 32 rows further on are on their way to the
 second-level cache meanwhile.
-widen16: bfloat16 becomes the upper half of a float32.`
+widen16: bfloat16 becomes the upper half of a float32.
+decodeInt8 and decodeNF4: blocks of 64 codes become float32, times the block's scale; see package quant.
+The 16 values of NF4 are in two registers, of which bit 3 of a code chooses one.`
 
 // gemmPacks writes the packing loops, which AVX-512 uses as well.
 func gemmPacks(c *build.Context) {
@@ -25,6 +27,8 @@ func gemmPacks(c *build.Context) {
 		gemmCopy(c, w)
 	}
 	gemmWiden(c)
+	gemmDecodeInt8(c)
+	gemmDecodeNF4(c)
 }
 
 // gemmWiden turns bfloat16 into float32.

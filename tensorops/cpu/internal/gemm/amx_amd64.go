@@ -43,9 +43,19 @@ func (TileKernel) PackA(dst []float32, a Matrix, m, k int) { packAMX(dst, a, m, 
 func (TileKernel) PackB(dst []float32, b Matrix, k, n int) { packAMX(dst, b.T(), n, k, true) }
 
 func packAMX(dst []float32, m Matrix, width, k int, forB bool) {
-	if m.Half != nil {
+	switch {
+	case m.Coded != nil:
+		length := ceil(k, amxStep) * amxSquare // of a strip
+		piecewise.pieces(m.T(), k, width, amxStrip, func(p piece) {
+			row, col := 1, p.stride
+			if p.deep {
+				row, col = p.stride, 1
+			}
+			packSquares(dst[p.j/amxStrip*length+p.k/amxStep*amxSquare:], p.wide, row, col, p.width, p.depth, forB)
+		})
+	case m.Half != nil:
 		packSquares(dst, m.Half, m.Row, m.Col, width, k, forB)
-	} else {
+	default:
 		packSquares(dst, m.Data, m.Row, m.Col, width, k, forB)
 	}
 }

@@ -298,3 +298,13 @@ func copy32(dst *float32, src *float32, stride int, depth int)
 //
 //go:noescape
 func widen16(dst *float32, src *uint16, sixteens int)
+
+// decodeInt8 stores the 64·blocks numbers of blocks of int8: integer · scale.
+//
+//go:noescape
+func decodeInt8(dst *float32, codes *byte, scales *float32, blocks int)
+
+// decodeNF4 stores the 64·blocks numbers of blocks of NF4: value · scale. A byte's upper half comes first.
+//
+//go:noescape
+func decodeNF4(dst *float32, codes *byte, scales *float32, blocks int)

@@ -6,7 +6,7 @@ package gemm
 // does nothing, where B is not as the tiles read it, or an operand is bfloat16. A is packed into what room
 // returns for a number of floats.
 func (kn *Kernel) Direct(c, a, b Matrix, m, n, k int, add bool, room func(int) []float32) bool {
-	if !kn.strided || b.Col != 1 || n%kn.NR != 0 || a.Half != nil || b.Half != nil {
+	if !kn.strided || b.Col != 1 || n%kn.NR != 0 || !a.wide() || !b.wide() {
 		return false
 	}
 	for k0 := 0; k0 < k; k0 += BlockK {

@@ -1,5 +1,7 @@
 package gemm
 
+import "github.com/troupe-ml/troupe/tensorops/internal/quant"
+
 // Block sizes. A block of A (BlockM × BlockK) stays in the second-level cache,
 // a strip of B (BlockK × NR) in the first.
 const (
@@ -34,7 +36,8 @@ type Kernel struct {
 	transpose func(dst []float32, dstRow int, src []float32, srcRow, depth, rows int)
 	lanes     int
 
-	widen func(dst []float32, src []uint16) // of bfloat16, as many as dst holds
+	widen  func(dst []float32, src []uint16) // of bfloat16, as many as dst holds
+	decode quant.Decoder
 }
 
 type tileFunc func(strips, k int, a, b, c *float32, lda, ldb, ldc int, add bool, next *byte, lines, perRow, skip int)
@@ -51,7 +54,7 @@ var Go = Kernel{
 	packRowsA: rowsGo(4), packRowsB: rowsGo(4),
 	packColsA: colsGo(4), packColsB: colsGo(4),
 	transpose: transposeGo, lanes: 4,
-	widen: widenGo,
+	widen: widenGo, decode: quant.Format.Decode,
 }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -10,7 +10,7 @@ var AVX2 = Kernel{
 	packRowsA: rows6, packRowsB: rows16,
 	packColsA: cols6, packColsB: cols16,
 	transpose: transposeEights, lanes: 8,
-	widen: widenSixteens,
+	widen: widenSixteens, decode: decodeAVX2,
 }
 
 // AVX512 needs AVX-512 F, and AVX2 for packing.
@@ -24,8 +24,11 @@ var AVX512 = Kernel{
 	packRowsA: rows12, packRowsB: rows32,
 	packColsA: cols12, packColsB: cols32,
 	transpose: transposeEights, lanes: 8,
-	widen: widenSixteens,
+	widen: widenSixteens, decode: decodeAVX2,
 }
+
+// piecewise widens what kernels of bfloat16 pack.
+var piecewise = &AVX512
 
 // Available lists the paths this processor can run, best first.
 func Available() []*Kernel {

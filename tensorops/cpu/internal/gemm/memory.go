@@ -23,12 +23,16 @@ func MemoryB(b Matrix, k, n int) Memory {
 	if b.Half != nil {
 		return memory(b.Half, rows, numbers, stride)
 	}
+	if b.Coded != nil {
+		codes, rowBytes := b.Coded.Codes(b.First)
+		return memory(codes, rows, b.Coded.CodeBytes(numbers), rowBytes)
+	}
 	return memory(b.Data, rows, numbers, stride)
 }
 
 // memory is some rows of a slice. A row that does not begin with a line has one more than is counted, its first one: the strip
 // before has it too.
-func memory[T float32 | uint16](data []T, rows, numbers, stride int) Memory {
+func memory[T float32 | uint16 | byte](data []T, rows, numbers, stride int) Memory {
 	size := int(unsafe.Sizeof(data[0]))
 	at := min(lineBytes/size, numbers) - 1
 	perRow := ceil(size*numbers, lineBytes)

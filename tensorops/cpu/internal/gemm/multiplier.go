@@ -53,7 +53,7 @@ func (r rounded) PackA(dst []float32, a Matrix, m, k int) {
 
 func (r rounded) PackB(dst []float32, b Matrix, k, n int) {
 	r.Kernel.PackB(dst, b, k, n)
-	if b.Half != nil {
+	if b.Half != nil { // these have few bits already
 		return
 	}
 	dst = dst[:r.LenB(k, n)]

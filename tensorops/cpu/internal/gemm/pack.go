@@ -17,7 +17,7 @@ func (kn *Kernel) PackB(dst []float32, b Matrix, k, n int) {
 }
 
 func (kn *Kernel) pack(dst []float32, m Matrix, depth, width, strip int, rows, cols stripFunc) {
-	if m.Half != nil {
+	if !m.wide() {
 		kn.packHalf(dst, m, depth, width, strip, rows, cols)
 		return
 	}

@@ -7,6 +7,10 @@
 // copyN: the numbers of a strip lie side by side already; those 32 rows further on are on their way to the
 // second-level cache meanwhile.
 // widen16: bfloat16 becomes the upper half of a float32.
+// decodeInt8 and decodeNF4: blocks of 64 codes become float32, times the block's scale; see package quant.
+// The 16 values of NF4 are in two registers, of which bit 3 of a code chooses one.
+
+#include "textflag.h"
 
 // func transpose4(dst *float32, strip int, src *float32, stride int, eights int, rows int)
 // Requires: AVX, CMOV
@@ -411,5 +415,165 @@ loop:
 	ADDQ      $0x40, AX
 	DECQ      DX
 	JNZ       loop
+	VZEROUPPER
+	RET
+
+// func decodeInt8(dst *float32, codes *byte, scales *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·decodeInt8(SB), $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ codes+8(FP), CX
+	MOVQ scales+16(FP), DX
+	MOVQ blocks+24(FP), BX
+
+loop:
+	VBROADCASTSS (DX), Y0
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	VPMOVSXBD    32(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 128(AX)
+	VPMOVSXBD    40(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 160(AX)
+	VPMOVSXBD    48(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 192(AX)
+	VPMOVSXBD    56(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 224(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x40, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          loop
+	VZEROUPPER
+	RET
+
+DATA nf4_values<>+0(SB)/4, $0xbf800000
+DATA nf4_values<>+4(SB)/4, $0xbf3239b1
+DATA nf4_values<>+8(SB)/4, $0xbf066b30
+DATA nf4_values<>+12(SB)/4, $0xbeca32a0
+DATA nf4_values<>+16(SB)/4, $0xbe91a24d
+DATA nf4_values<>+20(SB)/4, $0xbe3d353f
+DATA nf4_values<>+24(SB)/4, $0xbdba7871
+DATA nf4_values<>+28(SB)/4, $0x00000000
+DATA nf4_values<>+32(SB)/4, $0x3da2faff
+DATA nf4_values<>+36(SB)/4, $0x3e24cae3
+DATA nf4_values<>+40(SB)/4, $0x3e7c04dd
+DATA nf4_values<>+44(SB)/4, $0x3ead033a
+DATA nf4_values<>+48(SB)/4, $0x3ee1a4b8
+DATA nf4_values<>+52(SB)/4, $0x3f1007ab
+DATA nf4_values<>+56(SB)/4, $0x3f3913b3
+DATA nf4_values<>+60(SB)/4, $0x3f800000
+GLOBL nf4_values<>(SB), RODATA|NOPTR, $64
+
+// func decodeNF4(dst *float32, codes *byte, scales *float32, blocks int)
+// Requires: AVX, AVX2
+TEXT ·decodeNF4(SB), $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    codes+8(FP), CX
+	MOVQ    scales+16(FP), DX
+	MOVQ    blocks+24(FP), BX
+	VMOVUPS nf4_values<>+0(SB), Y0
+	VMOVUPS nf4_values<>+32(SB), Y1
+
+loop:
+	VBROADCASTSS (DX), Y2
+	VPMOVZXBD    (CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPERMPS      Y0, Y4, Y5
+	VPERMPS      Y1, Y4, Y6
+	VPSLLD       $0x1c, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VPERMPS      Y0, Y3, Y4
+	VPERMPS      Y1, Y3, Y6
+	VPSLLD       $0x1c, Y3, Y3
+	VBLENDVPS    Y3, Y6, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VUNPCKLPS    Y4, Y5, Y3
+	VUNPCKHPS    Y4, Y5, Y4
+	VPERM2F128   $0x20, Y4, Y3, Y5
+	VMOVUPS      Y5, (AX)
+	VPERM2F128   $0x31, Y4, Y3, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPMOVZXBD    8(CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPERMPS      Y0, Y4, Y5
+	VPERMPS      Y1, Y4, Y6
+	VPSLLD       $0x1c, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VPERMPS      Y0, Y3, Y4
+	VPERMPS      Y1, Y3, Y6
+	VPSLLD       $0x1c, Y3, Y3
+	VBLENDVPS    Y3, Y6, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VUNPCKLPS    Y4, Y5, Y3
+	VUNPCKHPS    Y4, Y5, Y4
+	VPERM2F128   $0x20, Y4, Y3, Y5
+	VMOVUPS      Y5, 64(AX)
+	VPERM2F128   $0x31, Y4, Y3, Y5
+	VMOVUPS      Y5, 96(AX)
+	VPMOVZXBD    16(CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPERMPS      Y0, Y4, Y5
+	VPERMPS      Y1, Y4, Y6
+	VPSLLD       $0x1c, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VPERMPS      Y0, Y3, Y4
+	VPERMPS      Y1, Y3, Y6
+	VPSLLD       $0x1c, Y3, Y3
+	VBLENDVPS    Y3, Y6, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VUNPCKLPS    Y4, Y5, Y3
+	VUNPCKHPS    Y4, Y5, Y4
+	VPERM2F128   $0x20, Y4, Y3, Y5
+	VMOVUPS      Y5, 128(AX)
+	VPERM2F128   $0x31, Y4, Y3, Y5
+	VMOVUPS      Y5, 160(AX)
+	VPMOVZXBD    24(CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPERMPS      Y0, Y4, Y5
+	VPERMPS      Y1, Y4, Y6
+	VPSLLD       $0x1c, Y4, Y4
+	VBLENDVPS    Y4, Y6, Y5, Y5
+	VMULPS       Y2, Y5, Y5
+	VPERMPS      Y0, Y3, Y4
+	VPERMPS      Y1, Y3, Y6
+	VPSLLD       $0x1c, Y3, Y3
+	VBLENDVPS    Y3, Y6, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VUNPCKLPS    Y4, Y5, Y2
+	VUNPCKHPS    Y4, Y5, Y3
+	VPERM2F128   $0x20, Y3, Y2, Y4
+	VMOVUPS      Y4, 192(AX)
+	VPERM2F128   $0x31, Y3, Y2, Y4
+	VMOVUPS      Y4, 224(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          loop
 	VZEROUPPER
 	RET

@@ -69,9 +69,18 @@ func (p *PairKernel) StripB(dst, src []float32, depth int) {
 
 // pack packs a block of depth × width, element (k, j) of m.
 func (f *pairPacks) pack(dst []float32, m Matrix, depth, width, strip int) {
-	if m.Half != nil {
+	switch {
+	case m.Coded != nil:
+		piecewise.pieces(m, depth, width, strip, func(p piece) {
+			pack := f.rows
+			if p.deep {
+				pack = f.cols
+			}
+			pack(dst[p.j*pairs(depth)+p.k/2*strip:][:pairs(p.depth)*strip], p.wide, p.stride, p.depth, p.width)
+		})
+	case m.Half != nil:
 		packPairs(dst, m, m.Half, depth, width, strip, f.rowsHalf, f.colsHalf)
-	} else {
+	default:
 		packPairs(dst, m, m.Data, depth, width, strip, f.rows, f.cols)
 	}
 }

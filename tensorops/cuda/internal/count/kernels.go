@@ -420,6 +420,22 @@ type copyArgs struct {
 	Aligned, Pad                     uint32
 }
 
+// Arguments of quant.cu.
+type (
+	quantDecodeArgs struct {
+		To, From                       uint64
+		Rows, Cols, ToStride, RowBytes int64
+		First, Scales                  int64
+		NF4, Half, Aligned, Pad        uint32
+	}
+	quantEncodeArgs struct {
+		To, From                         uint64
+		Rows, Cols, FromStride, RowBytes int64
+		Scales                           int64
+		NF4, Pad                         uint32
+	}
+)
+
 // copied is a copy of elements of so many bytes.
 func copied(toBytes, fromBytes int64) func(a *copyArgs, _ *Event, c *Cost) {
 	return func(a *copyArgs, _ *Event, c *Cost) {
@@ -447,5 +463,21 @@ var moveKernels = map[string]costOf{
 	"copy2":      line(Roundings, copied(2, 2)),
 	"round_bf16": line(Roundings, copied(2, 4)),
 	"widen_bf16": line(Roundings, copied(4, 2)),
-	"spin":       line(Fills, func(*struct{ Nanoseconds uint64 }, *Event, *Cost) {}),
+	"quant_decode": line(Roundings, func(a *quantDecodeArgs, _ *Event, c *Cost) {
+		codes := func(n int64) int64 {
+			if a.NF4 != 0 {
+				return n / 2
+			}
+			return n
+		}
+		first, last := codes(a.First), codes(a.First+a.Cols+int64(a.NF4)) // bytes; of two numbers the last may be needed alone
+		c.writes(matrix(a.To, a.Rows, a.Cols, a.ToStride, 4/(1+int64(a.Half))))
+		c.reads(matrix(a.From+uint64(first), a.Rows, last-first, a.RowBytes, 1).again(),
+			matrix(a.From+uint64(a.Scales+a.First/64*4), a.Rows, (a.First+a.Cols+63)/64-a.First/64, a.RowBytes/4, 4).again())
+	}),
+	"quant_encode": line(Roundings, func(a *quantEncodeArgs, _ *Event, c *Cost) {
+		c.writes(matrix(a.To, a.Rows, a.RowBytes, a.RowBytes, 1))
+		c.reads(matrix(a.From, a.Rows, a.Cols, a.FromStride, 4).again())
+	}),
+	"spin": line(Fills, func(*struct{ Nanoseconds uint64 }, *Event, *Cost) {}),
 }
