@@ -112,6 +112,13 @@ func adapterPatterns(integers bool, each *check) *check {
 	}}
 }
 
+// Values of model.frozen_dtype.
+const (
+	FrozenAuto = "auto"
+	FrozenInt8 = "int8"
+	FrozenNF4  = "nf4"
+)
+
 // The words about keys of [adapter] without a rank.
 const (
 	adapterIsOff = ": there are no adapters"
@@ -141,6 +148,10 @@ func (c *checker) adapter() {
 	case rank > 0 && len(c.Model.Freeze) > 0:
 		c.disagree("adapter.rank", "model.freeze", "freezes all weights of the base, so "+c.say("model.freeze")+" has no effect",
 			"leave freeze out, and choose the layers with adapter.targets")
+	}
+	if of := c.Model.FrozenDType; c.clean("model.frozen_dtype") && rank == 0 && len(c.Model.Freeze) > 0 && (of == FrozenInt8 || of == FrozenNF4) {
+		c.disagree("model.frozen_dtype", "model.freeze", "is for a base with adapters: a checkpoint of this run stores frozen weights, and would lose bits",
+			`use "bfloat16", or set adapter.rank instead of freeze`)
 	}
 	if c.clean("adapter.dora", "adapter.dropout") && c.Adapter.DoRA && c.Adapter.Dropout > 0 {
 		c.disagree("adapter.dropout", "adapter.dora", "cannot be combined with "+c.say("adapter.dora"), "leave one of them out")

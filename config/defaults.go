@@ -52,7 +52,8 @@ func OnePipeline() Parallel {
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
-	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3}
+	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3,
+		FrozenDType: FrozenAuto}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}

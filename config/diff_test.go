@@ -18,7 +18,7 @@ var other = map[string]string{
 	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5",
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
-	"model.freeze": "embed",
+	"model.freeze": "embed", "model.frozen_dtype": "nf4",
 	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
 	"adapter.dora": "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
@@ -102,7 +102,7 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.from=x")
 			sets = append(sets, "adapter.alpha=8")
 		case "adapter.alpha", "adapter.dropout", "adapter.targets", "adapter.rslora", "adapter.dora", "adapter.rank_pattern",
-			"adapter.alpha_pattern", "adapter.save":
+			"adapter.alpha_pattern", "adapter.save", "model.frozen_dtype":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x", "adapter.rank=4")
 		case "data.val":
 			base = parse(t, "data.train = ['a.txt']", "data.val=y")
@@ -184,7 +184,7 @@ func TestWithShape(t *testing.T) {
 		t.Error("the configuration without a shape has changed")
 	}
 	want := shape
-	want.From, want.Dropout, want.MTPWeight = "runs/a", 0.25, 0.3
+	want.From, want.Dropout, want.MTPWeight, want.FrozenDType = "runs/a", 0.25, 0.3, FrozenAuto
 	if !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("got %+v, want %+v", c.Model, want)
 	}

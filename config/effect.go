@@ -53,6 +53,8 @@ var idleKeys = []idleKey{
 	{"model.options", "model.family", func(c *Config) bool {
 		return (c.Language() || inFamily("mlp", "stack")(c)) && len(c.Model.Options) > 0
 	}, "", "leave options out"},
+	{"model.frozen_dtype", "model.freeze", func(c *Config) bool { return !c.Freezes() && c.Model.FrozenDType != FrozenAuto },
+		": all weights are trained", "leave frozen_dtype out, or set adapter.rank"},
 	{"model.vocab", "data.format", notText, ": the data has no tokens", "leave vocab out"},
 
 	{"adapter.alpha", "adapter.rank", noAdapter, adapterIsOff, adapterHint},

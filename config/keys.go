@@ -129,6 +129,10 @@ type Model struct {
 	// Layers that are not trained: "embed", a block or a range such as "0-7", or "head". With tied embeddings, "embed" freezes the
 	// matrix of the head, too. Default: [].
 	Freeze []string `toml:"freeze"`
+	// Type of frozen weights: "float32", "bfloat16", "int8" or "nf4" (4 bits, as QLoRA has them). The last two are for linear layers of a
+	// base with adapters; embeddings and the head stay bfloat16. "auto": "bfloat16" with adapters, otherwise device.dtype.
+	// Default: "auto".
+	FrozenDType string `toml:"frozen_dtype"`
 	// Layers of family "stack", each a name with options. Default: [].
 	Stack []string `toml:"stack"`
 	// Options of a family that your program registers. Default: [].

@@ -187,12 +187,13 @@ func drawConfig(t *rapid.T) *Config {
 
 func drawShape(t *rapid.T, dropout float64) Model {
 	m := Model{
-		Family:  rapid.SampledFrom([]string{"gpt2", "llama", "mistral", "qwen3"}).Draw(t, "family"),
-		Layers:  rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
-		KVHeads: rapid.IntRange(1, 64).Draw(t, "kv_heads"),
-		FFN:     rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
-		Context: rapid.IntRange(1, maxStepTokens/(64*64)).Draw(t, "context"),
-		Dropout: dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
+		FrozenDType: FrozenAuto,
+		Family:      rapid.SampledFrom([]string{"gpt2", "llama", "mistral", "qwen3"}).Draw(t, "family"),
+		Layers:      rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
+		KVHeads:     rapid.IntRange(1, 64).Draw(t, "kv_heads"),
+		FFN:         rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
+		Context:     rapid.IntRange(1, maxStepTokens/(64*64)).Draw(t, "context"),
+		Dropout:     dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
 		RopeTheta: rapid.Float64Range(1, MaxRopeTheta).Draw(t, "rope_theta"),
 		Vocab:     rapid.IntRange(0, MaxVocab).Draw(t, "vocab"),
 		MTPWeight: rapid.Float64Range(0, maxMTPWeight).Draw(t, "mtp_weight"),

@@ -68,6 +68,7 @@ var schema = []field{
 	{key: "model.mtp_weight", example: "0.3", unit: "factor", check: number(0, maxMTPWeight)},
 	{key: "model.from", example: `"runs/first-try"`, check: textUpTo(maxPathBytes), path: true},
 	{key: "model.freeze", example: `["embed", "0-7"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), aside: true},
+	{key: "model.frozen_dtype", example: `"nf4"`, check: among(FrozenAuto, "float32", "bfloat16", FrozenInt8, FrozenNF4), aside: true},
 	{key: "model.stack", example: `["input", "dense out=10", "cross_entropy"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)),
 		shape: true, aside: true},
 	{key: "model.options", example: `["width=3"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), shape: true, aside: true},

@@ -33,6 +33,7 @@ type Param struct {
 	Slice Slice
 
 	sum    gradSum
+	more   bool            // for a Source: the next range of the same part will be read
 	places [numPlaces]bool // places that use it
 }
 
@@ -81,6 +82,8 @@ type localParam struct {
 	// With ZeRO-3: this rank's part of the weight, with padding.
 	splitsWeight bool
 	weightPart   tensorops.Tensor
+	// The memory of a quantized weight; nil: it is not quantized.
+	blocks *blocks
 	// The weight and the state before a speculative update; invalid before the first of them.
 	before      tensorops.Tensor
 	stateBefore [2]tensorops.Tensor

@@ -3,6 +3,7 @@ package stages
 import (
 	"fmt"
 	"slices"
+	"sync"
 )
 
 // Split is the rule by which tensor parallelism cuts a parameter. The zero value: every rank has
@@ -146,18 +147,35 @@ func (s Slice) PutNarrow(whole, part []byte, shape []int) error {
 }
 
 // Sliced returns a Source for ranks with parts of tensors, given a source that has whole tensors
-// only.
+// only. It keeps a tensor of which more is read soon.
 func Sliced(src Source) Source {
+	var (
+		mu   sync.Mutex
+		kept = make(map[string][]float32)
+	)
 	return func(p *Param, part string, dst []float32) error {
 		if p.Slice.whole() {
 			return src(p, part, dst)
 		}
-		whole := *p
-		whole.Shape, whole.Slice = p.Whole, Slice{}
-		all := make([]float32, whole.Len())
-		if err := src(&whole, part, all); err != nil {
-			return err
+		name := partName(part, p.Name)
+		mu.Lock()
+		all := kept[name]
+		mu.Unlock()
+		if all == nil {
+			whole := *p
+			whole.Shape, whole.Slice = p.Whole, Slice{}
+			all = make([]float32, whole.Len())
+			if err := src(&whole, part, all); err != nil {
+				return err
+			}
 		}
+		mu.Lock()
+		if p.more {
+			kept[name] = all
+		} else {
+			delete(kept, name)
+		}
+		mu.Unlock()
 		return p.Slice.Take(dst, all, p.Whole)
 	}
 }

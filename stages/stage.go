@@ -61,6 +61,9 @@ type Options struct {
 	MemoryBytes int64
 	// LowWeights keeps, with Inference and BF16, the weights of products only in bfloat16.
 	LowWeights bool
+	// FrozenDType is the type in which frozen weights are held: BFloat16, Int8 or NF4; see frozen.go. With Float32
+	// they are float32, or with BF16 bfloat16.
+	FrozenDType tensorops.DType
 	// Residual is the type of the residual stream, and so of the tensors between chunks:
 	// tensorops.Float32, or with BF16 also BFloat16.
 	Residual tensorops.DType
@@ -202,32 +205,6 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	return s, nil
 }
 
-// lowWeights returns the parameters, by Index, that may be kept as bfloat16 copies only, since
-// every result of them is rounded to bfloat16 anyway.
-func (s *Stage) lowWeights() map[int]bool {
-	low := make(map[int]bool)
-	if !s.opts.BF16 {
-		return low
-	}
-	all := s.opts.LowWeights && s.opts.Inference
-	s.eachLinear(func(m *linear, _ *localParam) { low[m.w.param.Index] = all || m.w.frozen() })
-	for _, c := range s.order {
-		for _, l := range c.layers {
-			var tokens use
-			switch l := l.(type) {
-			case *embedding:
-				tokens = l.tokens
-			case *mtp:
-				tokens = l.tokens
-			default:
-				continue
-			}
-			low[tokens.param.Index] = (all || tokens.frozen()) && s.opts.Residual == tensorops.BFloat16
-		}
-	}
-	return low
-}
-
 // goesThrough reports whether a frozen weight belongs to a layer that computes both gradients at
 // once and must compute that of its input. Then the weight's gradient needs memory.
 func (s *Stage) goesThrough(p *Param) bool {
@@ -239,13 +216,6 @@ func (s *Stage) goesThrough(p *Param) bool {
 		}
 	}
 	return false
-}
-
-func (s *Stage) weightType(p *Param, low map[int]bool) tensorops.DType {
-	if low[p.Index] {
-		return tensorops.BFloat16
-	}
-	return tensorops.Float32
 }
 
 func mtpIn(layers []layer) int {
@@ -268,7 +238,7 @@ func (s *Stage) allocate() error {
 			}
 		}
 	}
-	low := s.lowWeights()
+	types, inOut := s.weightTypes(), s.inOuts()
 	if pool, ok := s.stream.Arena().(*tensorops.Pool); ok {
 		if s.opts.BriefGrads {
 			pool.Join()
@@ -285,7 +255,10 @@ func (s *Stage) allocate() error {
 		p := s.model.Params[i]
 		h := &localParam{param: p, constant: p.Init.Const, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference &&
 			!p.Frozen && here != p.places}
-		if dtype := s.weightType(p, low); !s.splitWeight(l, h, dtype) {
+		switch dtype := types[i]; {
+		case dtype.Quantized():
+			s.allocBlocks(l, h, dtype, inOut[i])
+		case !s.splitWeight(l, h, dtype):
 			h.w = l.Alloc(dtype, p.Shape...)
 		}
 		if !s.opts.Inference && p.Frozen {

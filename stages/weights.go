@@ -74,11 +74,11 @@ func InitWeights(seed uint64) Source {
 }
 
 // Load fills every weight and, if withState is set, the optimizer state from a source: one tensor
-// at a time, through one piece of host memory.
+// at a time, through one piece of host memory. Of weights that are not held in float32, it reads some rows at a time.
 func (s *Stage) Load(src Source, withState bool) error {
 	largest := 0
 	for _, h := range s.local {
-		largest = max(largest, h.param.Len())
+		largest = max(largest, s.hostLen(h))
 	}
 	piece, err := hostmem.New(largest * tensorops.Float32.Size())
 	if err != nil {
@@ -87,6 +87,8 @@ func (s *Stage) Load(src Source, withState bool) error {
 	host := tensorops.HostNumbers[float32](piece.Bytes)
 	for _, h := range s.local {
 		switch {
+		case h.blocks != nil || !h.splitsWeight && h.w.DType() != tensorops.Float32:
+			err = errors.Join(err, s.loadNarrow(h, src, host))
 		case !h.splitsWeight:
 			err = errors.Join(err, s.load(h.w, h.param, "", src, host))
 			if h.param.Constant {
@@ -116,15 +118,19 @@ func (s *Stage) Load(src Source, withState bool) error {
 // float32, including those kept only in bfloat16.
 func (s *Stage) DryLoad() error {
 	for _, h := range s.local {
-		t := h.w
-		if h.splitsWeight {
+		t, n := h.w, s.hostLen(h)
+		switch {
+		case h.blocks != nil:
+			t = h.blocks.all
+		case h.splitsWeight:
 			t = s.ownWeight(h)
+			n = t.Len()
 		}
 		if !t.Valid() || t.DType() == tensorops.Float32 {
 			continue
 		}
 		l := s.stream.NewList()
-		l.Free(l.Alloc(tensorops.Float32, t.Shape()...))
+		l.Free(s.wideFor(l, t, n))
 		if err := tensorops.Run(s.stream, l); err != nil {
 			return fmt.Errorf("allocate memory to load %s: %w", h.param.Name, err)
 		}
@@ -174,6 +180,10 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) 
 			continue
 		}
 		save := func(t tensorops.Tensor, p *Param, part string) {
+			if t.DType().Quantized() {
+				l.Fail(fmt.Errorf("copy of %s: %w", partName(part, p.Name), errQuantized))
+				return
+			}
 			if copies == nil {
 				out = append(out, inPlace(p, part, t))
 				return
@@ -220,7 +230,7 @@ func (s *Stage) SavedBytes() int64 {
 		if h.splitsWeight {
 			n += s.ownWeight(h).Len() * h.weightPart.DType().Size()
 		} else {
-			n += h.w.Len() * h.w.DType().Size()
+			n += h.w.Len() * h.w.DType().Size() // 0 if quantized, which is not saved
 		}
 		for _, t := range h.state {
 			if t.Valid() {
@@ -293,6 +303,10 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (pl
 		p, t, whole := h.param, h.w, to(h.param.Index)
 		if n := elements(p.Whole); len(whole) != n {
 			l.Fail(fmt.Errorf("%w: copy of %s: the memory has room for %d numbers, want %d", ErrInput, p.Name, len(whole), n))
+			return nil
+		}
+		if h.blocks != nil {
+			l.Fail(fmt.Errorf("copy of %s: %w", p.Name, errQuantized))
 			return nil
 		}
 		if h.splitsWeight {

@@ -16,7 +16,23 @@ import (
 const bfloat16 = "bfloat16"
 
 // SetPrecision sets the number types of a configuration in a stage's options.
-func SetPrecision(o *stages.Options, c *config.Config) { setPrecision(o, c.Device, c.Language()) }
+func SetPrecision(o *stages.Options, c *config.Config) {
+	setPrecision(o, c.Device, c.Language())
+	o.FrozenDType = frozenType(c)
+}
+
+// frozenType returns the type of model.frozen_dtype.
+func frozenType(c *config.Config) tensorops.DType {
+	switch of := c.Model.FrozenDType; {
+	case of == config.FrozenInt8:
+		return tensorops.Int8
+	case of == config.FrozenNF4:
+		return tensorops.NF4
+	case of == bfloat16, of == config.FrozenAuto && c.LoRA() != nil:
+		return tensorops.BFloat16
+	}
+	return tensorops.Float32
+}
 
 func setPrecision(o *stages.Options, d config.Device, language bool) {
 	o.BF16, o.Residual = d.DType == bfloat16, tensorops.Float32

@@ -16,12 +16,18 @@ func (m *Matrix) Row(i int) []byte {
 	return m.Data[i*n:][:n]
 }
 
-// Numbers stores consecutive numbers of a row: those from an index on that counts the numbers of all rows.
+// Numbers stores consecutive numbers: those from an index on that counts the numbers of all rows.
 func (m *Matrix) Numbers(dst []float32, at int, decode Decoder) {
-	if len(dst) == 0 {
-		return
+	for len(dst) > 0 {
+		row, col := at/m.Cols, at%m.Cols
+		n := min(len(dst), m.Cols-col)
+		m.ofRow(dst[:n], row, col, decode)
+		dst, at = dst[n:], at+n
 	}
-	row, col := at/m.Cols, at%m.Cols
+}
+
+// ofRow stores consecutive numbers of a row.
+func (m *Matrix) ofRow(dst []float32, row, col int, decode Decoder) {
 	codes, scales := m.Format.Parts(m.Row(row), m.Cols, col/Block)
 	var some [Block]float32
 	part := func(from int) { // of the first block
