@@ -161,7 +161,7 @@ func drawConfig(t *rapid.T) *Config {
 	}
 	c.Model.Dropout = rate.Draw(t, "dropout")
 	if rapid.Bool().Draw(t, "from a checkpoint") {
-		c.Model.From = file.Draw(t, "from")
+		c.Model.From, c.Model.FrozenDType = file.Draw(t, "from"), FrozenAuto
 	} else {
 		c.Model = drawShape(t, c.Model.Dropout)
 	}

@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // rowsAtOnce limits the elements of a weight that are read at a time for its norms.
 const rowsAtOnce = 1 << 20
 
 // AdapterWeights returns the Source of a new adapter of a model: A is random, B is 0, and the norms of DoRA are those of the weights'
-// rows. All other weights come from the base.
-func AdapterWeights(m *Model, base Source, seed uint64) Source {
+// rows as the stages hold them, in the type of linear layers' frozen weights. All other weights come from the base.
+func AdapterWeights(m *Model, base Source, seed uint64, held tensorops.DType) Source {
 	initial := InitWeights(seed)
 	weights := make(map[string]*Param)
 	for _, p := range m.Params {
@@ -29,12 +31,12 @@ func AdapterWeights(m *Model, base Source, seed uint64) Source {
 		if w == nil {
 			return fmt.Errorf("%w: %s has no weight %s.weight", ErrInput, p.Name, module)
 		}
-		return rowNorms(p, w, base, dst)
+		return rowNorms(p, w, base, held, dst)
 	}
 }
 
 // rowNorms fills dst with the norms of the rows of a weight [out, in] that belong to p's slice.
-func rowNorms(p, w *Param, base Source, dst []float32) (err error) {
+func rowNorms(p, w *Param, base Source, held tensorops.DType, dst []float32) (err error) {
 	in := w.Whole[1]
 	most := max(1, rowsAtOnce/in)
 	p.Slice.Runs(p.Whole, func(at, row, n int) {
@@ -48,8 +50,10 @@ func rowNorms(p, w *Param, base Source, dst []float32) (err error) {
 				return
 			}
 			for i := range k {
+				row := numbers[i*in : (i+1)*in]
+				held.Round(row)
 				var sum float64
-				for _, v := range numbers[i*in : (i+1)*in] {
+				for _, v := range row {
 					sum += float64(float64(v) * float64(v)) // not fused with the addition, as arm64 would
 				}
 				dst[at+i] = float32(math.Sqrt(sum))

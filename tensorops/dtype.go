@@ -54,6 +54,20 @@ func (d DType) StoredBytes(rows, cols int) int {
 	return rows * cols * d.Size()
 }
 
+// Round replaces the numbers of a row by those that a type other than Float64 and Int32 has for them, as Copy does.
+func (d DType) Round(row []float32) {
+	switch f := d.format(); {
+	case f != quant.None && len(row) > 0:
+		m := quant.Matrix{Format: f, Data: make([]byte, f.RowBytes(len(row))), Cols: len(row)}
+		f.Encode(m.Data, row)
+		m.Numbers(row, 0, quant.Format.Decode)
+	case d == BFloat16:
+		for i, v := range row {
+			row[i] = FromBFloat16(ToBFloat16(v))
+		}
+	}
+}
+
 // Known reports whether d is one of the types above that has a size.
 func (d DType) Known() bool { return int(d) < len(dtypes) && dtypes[d].bytes > 0 }
 

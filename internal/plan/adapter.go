@@ -15,6 +15,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/peft"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // BaseHash returns a hash of the weights in a checkpoint: of the names, types, shapes and bytes of all tensors. It does not depend
@@ -146,10 +147,10 @@ func WholeBase(base *checkpoint.Checkpoint) error {
 }
 
 // AdaptedWeights is the Source of a model with an adapter. own is a checkpoint of it; nil: it starts from its base, with the adapter
-// that a seed determines.
-func AdaptedWeights(base, own *checkpoint.Checkpoint, m *stages.Model, seed uint64) stages.Source {
+// that a seed determines, and the type in which stages hold the base.
+func AdaptedWeights(base, own *checkpoint.Checkpoint, m *stages.Model, seed uint64, held tensorops.DType) stages.Source {
 	stored := Weights(base)
-	initial := stages.AdapterWeights(m, stored, seed)
+	initial := stages.AdapterWeights(m, stored, seed, held)
 	if own == nil {
 		return initial
 	}

@@ -21,6 +21,14 @@ func SetPrecision(o *stages.Options, c *config.Config) {
 	o.FrozenDType = frozenType(c)
 }
 
+// HeldType returns the type in which a run's stages hold the weights of a base's linear layers.
+func HeldType(c *config.Config) tensorops.DType {
+	if of := frozenType(c); of != tensorops.Float32 || c.Device.DType != bfloat16 {
+		return of
+	}
+	return tensorops.BFloat16
+}
+
 // frozenType returns the type of model.frozen_dtype.
 func frozenType(c *config.Config) tensorops.DType {
 	switch of := c.Model.FrozenDType; {

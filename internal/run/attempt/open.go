@@ -351,13 +351,13 @@ func (a *Attempt) makePlan() (err error) {
 	switch m := a.plan.Model(); {
 	case m.Config.Adapter == nil:
 	case a.base != nil:
-		a.load = plan.AdaptedWeights(a.base, a.ckpt, m, a.cfg.Run.Seed)
+		a.load = plan.AdaptedWeights(a.base, a.ckpt, m, a.cfg.Run.Seed, plan.HeldType(a.cfg))
 	case a.cfg.Adapter.From != "":
 		if err := a.openAdapter(m); err != nil {
 			return a.cfg.Errorf("adapter.from", "%w", err)
 		}
 	default:
-		a.load = plan.AdaptedWeights(a.ckpt, nil, m, a.cfg.Run.Seed)
+		a.load = plan.AdaptedWeights(a.ckpt, nil, m, a.cfg.Run.Seed, plan.HeldType(a.cfg))
 	}
 	for _, text := range a.plan.Warnings() {
 		a.env.Warn("%s", text)

@@ -12,6 +12,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // Adapted is the adapter of a model: from a directory of PEFT beside its base, or from a checkpoint that has the trained parameters
@@ -78,7 +79,7 @@ func (a *Adapted) Source(c *checkpoint.Checkpoint, m *stages.Model) (stages.Sour
 		if err := errors.Join(plan.CheckWeights(a.base, m, nil), plan.CheckAdapter(c, m, nil)); err != nil {
 			return nil, err
 		}
-		return plan.AdaptedWeights(a.base, c, m, 0), nil
+		return plan.AdaptedWeights(a.base, c, m, 0, tensorops.Float32), nil
 	}
 	return plan.Weights(c), plan.CheckWeights(c, m, nil)
 }
