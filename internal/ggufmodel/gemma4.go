@@ -122,7 +122,8 @@ func readGemma4(r *reader) {
 		r.need("attention.head_count")
 	width := r.need("attention.key_length")
 	r.headDim = r.int("attention.key_length_swa", width)
-	for key, want := range map[string]int{"attention.value_length": width, "attention.value_length_swa": r.headDim, "rope.dimension_count": width,
+	for key, want := range map[string]int{"attention.value_length": width, "attention.value_length_swa": r.headDim,
+		"rope.dimension_count":     width,
 		"rope.dimension_count_swa": r.headDim} {
 		if n := r.int(key, want); n != want {
 			r.refuse(key, "%d; Troupe reads %d", n, want)
@@ -163,7 +164,8 @@ func readGemma4(r *reader) {
 		}
 		full["partial_rotary_factor"] = float64(turning) / float64(max(1, len(factors)))
 	}
-	r.set("rope_parameters", object{"full_attention": full, "sliding_attention": object{"rope_type": "default", "rope_theta": shortest(local)}})
+	r.set("rope_parameters", object{"full_attention": full, "sliding_attention": object{"rope_type": "default",
+		"rope_theta": shortest(local)}})
 }
 
 // kvHeads4 reads the numbers of heads of keys, which layers that attend to all positions may have fewer of.
