@@ -18,6 +18,7 @@ type array struct {
 }
 
 var arrays = []array{
+	{"data.source", maxSources, Source{Weight: 1}},
 	{"eval", maxEvals, Eval{}},
 }
 

@@ -11,10 +11,11 @@ import (
 
 // Defaults that depend on other keys are in resolve.
 const (
-	defaultMicrobatch  = 4
-	defaultWarmupSteps = 100
-	defaultWarmupShare = 10 // of run.steps
-	defaultValFraction = 0.1
+	defaultMicrobatch    = 4
+	defaultWarmupSteps   = 100
+	defaultWarmupShare   = 10 // of run.steps
+	defaultValFraction   = 0.1
+	defaultShuffleWindow = 4096 // sequences
 )
 
 // Values of Data.InvalidUTF8.
@@ -55,7 +56,8 @@ func (c *Config) setDefaults() {
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3,
 		FrozenDType: FrozenAuto}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
-	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, InvalidUTF8: UTF8OrRefuse,
+	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, Split: "train",
+		ShuffleWindow: defaultShuffleWindow, InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,

@@ -27,6 +27,7 @@ var other = map[string]string{
 	"data.ids":       "y", "data.varying": "y", "data.classes": "3", "data.class_names": "y", "data.scale": "0.5",
 	"data.train": "x", "data.val": "x", "data.val_fraction": "0.2", "data.val_split": "tail", "data.tokenizer": "chars",
 	"data.format": "uint16", "data.chat_template": "chatml", "data.fields": "prompt=q", "data.too_long": "refuse", "data.packing": "first-fit",
+	"data.split": "test", "data.eval_split": "test", "data.subset": "en", "data.stream": "true", "data.shuffle_window": "100",
 	"data.invalid_utf8": "bytes", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
@@ -47,7 +48,7 @@ var other = map[string]string{
 }
 
 // mayDiffer lists the keys that a resumed run may change.
-var mayDiffer = []string{"data.invalid_utf8",
+var mayDiffer = []string{"data.invalid_utf8", "data.split", "data.eval_split", "data.subset",
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.best",
 	"run.max_skipped_steps",
 	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt",
@@ -94,7 +95,8 @@ func TestDiffAndResume(t *testing.T) {
 		case "data.label", "data.features", "data.targets", "data.labels", "data.val_labels", "data.header", "data.separator", "data.ids",
 			"data.varying", "data.classes", "data.class_names", "data.scale":
 			base = parse(t, "data = {train = ['a.csv'], format = 'csv'}\nmodel = {family = 'mlp'}")
-		case "data.too_long", "data.chat_template", "data.fields", "data.packing":
+		case "data.too_long", "data.chat_template", "data.fields", "data.packing",
+			"data.split", "data.eval_split", "data.subset", "data.stream":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
 		case "adapter.from":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x")
@@ -104,6 +106,8 @@ func TestDiffAndResume(t *testing.T) {
 		case "adapter.alpha", "adapter.dropout", "adapter.targets", "adapter.rslora", "adapter.dora", "adapter.rank_pattern",
 			"adapter.alpha_pattern", "adapter.save", "model.frozen_dtype":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x", "adapter.rank=4")
+		case "data.shuffle_window":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "data.stream=true")
 		case "data.val":
 			base = parse(t, "data.train = ['a.txt']", "data.val=y")
 		case "pipeline.recompute_keep":

@@ -150,6 +150,17 @@ var idleKeys = []idleKey{
 		`leave chat_template out, or set format = "documents"`},
 	{"data.fields", "data.format", func(c *Config) bool { return !c.Documents() && len(c.Data.Fields) > 0 }, "",
 		`leave fields out, or set format = "documents"`},
+	{"data.split", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.Split != "train" }, "",
+		`leave split out, or set format = "documents"`},
+	{"data.eval_split", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.EvalSplit != "" }, "",
+		`leave eval_split out, or set format = "documents"`},
+	{"data.subset", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.Subset != "" }, "",
+		`leave subset out, or set format = "documents"`},
+	{"data.stream", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.Stream }, "",
+		`leave stream out, or set format = "documents"`},
+	{"data.shuffle_window", "data.stream", func(c *Config) bool {
+		return !c.Data.Stream && c.Data.ShuffleWindow != defaultShuffleWindow
+	}, ": all of the data is shuffled", "leave shuffle_window out, or set stream = true"},
 	{"data.too_long", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.TooLong != "cut" }, "",
 		`leave too_long out, or set format = "documents"`},
 	{"data.packing", "data.format", func(c *Config) bool { return !c.Documents() && c.Data.Packing != PackNone }, "",

@@ -180,12 +180,25 @@ type Data struct {
 	ValFraction float64 `toml:"val_fraction"`
 	// Where that fraction comes from: "blocks" all over the text, or its "tail". Default: "blocks".
 	ValSplit string `toml:"val_split"`
+	// Split of a dataset to train on. A path of train may be the folder of a dataset: files are named by split, such as
+	// train-00000-of-00002.parquet and validation.jsonl, or README.md names them. Only for documents. Default: "train".
+	Split string `toml:"split"`
+	// Split of a dataset to validate on. Default: "", the one named validation, valid, val or dev, if there is one and val_fraction is not
+	// set.
+	EvalSplit string `toml:"eval_split"`
+	// Subset of a dataset: a config_name of its README.md, or a folder in it. Default: "", the only one, or the one named default.
+	Subset string `toml:"subset"`
+	// Tokenize documents during training, so that memory does not depend on their size. The order is that of
+	// the files, shuffled by shuffle_window. Token ids are kept in the run's folder. Default: false.
+	Stream bool `toml:"stream"`
+	// Stream: the number of sequences in a window, within which they are shuffled. Default: 4096.
+	ShuffleWindow int `toml:"shuffle_window"`
 	// "bytes", "chars" (one token a character), or the path of a tokenizer. The path is a tokenizer.json or a folder with one, such
 	// as the folder that engine tokenize --train has written.
 	// Default: "bytes", or the tokenizer of model.from.
 	Tokenizer string `toml:"tokenizer"`
-	// "text", "documents" (JSON lines), "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". A document is a JSON
-	// object with "text", "prompt" and "completion", "messages", "conversations" (ShareGPT), or "instruction" and "output"
+	// "text", "documents", "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". Documents are in JSON lines or Parquet. Each is an
+	// object or a row with "text", "prompt" and "completion", "messages", "conversations" (ShareGPT), or "instruction" and "output"
 	// (Alpaca). Token ids are little-endian. A program can register more
 	// formats. Default: "text".
 	Format string `toml:"format"`
@@ -234,6 +247,19 @@ type Data struct {
 	ClassNames []string `toml:"class_names"`
 	// Samples: the factor that features are multiplied by; 0: 1, or 1/255 for idx of unsigned bytes. Default: 0.0.
 	Scale float64 `toml:"scale"`
+
+	// A source of documents with a weight, instead of data.train. There may be several.
+	Source []Source `toml:"source"`
+}
+
+// Source is a section [[data.source]].
+type Source struct {
+	// Name of the source in messages: letters, digits and ". _ -". Each source has another. Default: none.
+	Name string `toml:"name"`
+	// Files, patterns or datasets, as in data.train. Default: none.
+	Files []string `toml:"files"`
+	// Share of the sequences that are from this source, relative to the weights of the others. Default: 1.0.
+	Weight float64 `toml:"weight"`
 }
 
 // Eval is a section [[eval]].

@@ -18,6 +18,9 @@ const (
 	maxCount               = 1_000_000_000 // of a number of steps, batches or checkpoints
 	maxSetNameBytes        = 64            // of the name of a validation set
 	maxEvals               = 64            // [[eval]] sections
+	maxSources             = 256           // [[data.source]] sections
+	maxWeight              = 1e9
+	maxShuffleWindow       = 1 << 24 // sequences
 	maxStallS              = 1_000_000_000
 	minSilenceS            = 0.1
 	maxSilenceS            = 3600

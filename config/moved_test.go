@@ -10,7 +10,7 @@ var pathsOf = map[string]string{
 	"run.out": "runs/x", "model.from": "m/x", "adapter.from": "a/x", "data.train": "d/*.txt", "data.val": "d/v.txt", "data.tokenizer": "t/tokenizer.json",
 	"data.chat_template": "t/chat.jinja",
 	"data.labels":        "l/a", "data.val_labels": "l/b",
-	"pipeline.schedule": "tab.csv", "eval.files": "d/e.txt",
+	"pipeline.schedule": "tab.csv", "eval.files": "d/e.txt", "data.source.files": "d/s.jsonl",
 }
 
 // TestMoveTo: every key that holds a path is made absolute, none but these is touched, and names that are no paths are not.

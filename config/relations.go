@@ -45,6 +45,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.adapter()
 	k.data()
 	k.evals()
+	k.sources()
 	k.batch()
 	k.optimizer()
 	k.lists()
@@ -153,7 +154,7 @@ func (c *checker) model() {
 
 func (c *checker) data() {
 	d := c.Data
-	if c.clean("data.train", "data.format") && len(d.Train) == 0 && !slices.Contains(ownFormats(), d.Format) {
+	if c.clean("data.train", "data.format") && len(d.Train) == 0 && len(d.Source) == 0 && !slices.Contains(ownFormats(), d.Format) {
 		pos := c.Where("data.train")
 		if pos == (Pos{}) {
 			pos = c.section("data")

@@ -88,6 +88,11 @@ var schema = []field{
 	{key: "data.val", example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", example: "0.1", unit: "fraction", check: numberBelow(0, 1)},
 	{key: "data.val_split", example: `"blocks"`, check: among("blocks", "tail")},
+	{key: "data.split", example: `"train"`, check: textUpTo(maxOptionBytes), free: true, aside: true},
+	{key: "data.eval_split", example: `"validation"`, check: textUpTo(maxOptionBytes), free: true, aside: true},
+	{key: "data.subset", example: `"default"`, check: textUpTo(maxOptionBytes), free: true, aside: true},
+	{key: "data.stream", example: "true", aside: true},
+	{key: "data.shuffle_window", example: "10000", unit: "sequences", check: whole(1, maxShuffleWindow), aside: true},
 	{key: "data.tokenizer", example: `"bytes"`, check: tokenizerName, path: true},
 	{key: "data.format", example: `"text"`, check: format, stored: lowerCaseName},
 	{key: "data.chat_template", example: `"chatml"`, check: chatTemplate, path: true, aside: true},
@@ -108,6 +113,10 @@ var schema = []field{
 	{key: "data.classes", example: "10", unit: "classes", check: whole(0, MaxVocab), aside: true},
 	{key: "data.class_names", example: `["cat", "dog"]`, check: listUpTo(maxEntries, textUpTo(maxPathBytes)), aside: true},
 	{key: "data.scale", example: "0.0625", unit: "factor", check: number(0, maxScale), aside: true},
+
+	{key: "data.source.name", example: `"chat"`, check: sourceName},
+	{key: "data.source.files", example: `["data/chat.parquet"]`, check: patterns, path: true, free: true},
+	{key: "data.source.weight", example: "0.5", unit: noUnit, check: numberAbove(0, maxWeight)},
 
 	{key: "eval.name", example: `"legal"`, check: setName, free: true},
 	{key: "eval.files", example: `["data/legal.txt"]`, check: patterns, path: true, free: true},

@@ -63,7 +63,9 @@ var synonyms = map[string]synonym{
 
 	"dataset": {"data.train", ""}, "data": {"data.train", ""}, "train_data": {"data.train", ""}, "train_file": {"data.train", ""},
 	"train_files": {"data.train", ""}, "data_path": {"data.train", ""}, "corpus": {"data.train", ""}, "val_data": {"data.val", ""},
-	"val_file": {"data.val", ""}, "validation_file": {"data.val", ""}, "valid": {"data.val", ""},
+	"val_file":  {"data.val", ""},
+	"streaming": {"data.stream", ""}, "buffer_size": {"data.shuffle_window", ""}, "shuffle_buffer": {"data.shuffle_window", ""},
+	"config_name": {"data.subset", ""}, "dataset_split": {"data.split", ""}, "validation_file": {"data.val", ""}, "valid": {"data.val", ""},
 	"validation_split": {"data.val_fraction", ""}, "test_size": {"data.val_fraction", ""}, "tokenizer_path": {"data.tokenizer", ""},
 	"tokenizer_name": {"data.tokenizer", ""}, "delimiter": {"data.separator", ""}, "target": {"data.targets", ""},
 	"packed": {"data.packing", isPacking}, "sample_packing": {"data.packing", isPacking}, "packing_strategy": {"data.packing", isPacking},

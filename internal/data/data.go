@@ -8,8 +8,11 @@
 // They are pure functions of numbers, so that a resumed run, or one with another layout, reads the
 // same ids. Fill reads them.
 //
-// The package imports the standard library and three internal packages of Troupe: hostmem, which
-// maps files, sysinfo, and rng, the random numbers. It must never know a tokenizer (an Encoder is
+// FindDataset finds the splits of a folder as Hugging Face's hub lays it out. Rows reads files of JSON lines or
+// Parquet row by row, and a Log keeps the ids of a stream of documents on disk.
+//
+// The package imports the standard library and few internal packages of Troupe: hostmem, which
+// maps files, sysinfo, parquet, and rng, the random numbers. It must never know a tokenizer (an Encoder is
 // all it needs), a model, or the actors that it feeds.
 package data
 

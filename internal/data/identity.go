@@ -1,11 +1,15 @@
 package data
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"io"
+	"math"
+	"os"
 	"slices"
 	"sort"
 )
@@ -66,6 +70,93 @@ func (c contents) identityUpTo(wholeBytes int64) (Identity, error) {
 	}
 	id.SHA256 = hex.EncodeToString(h.Sum(nil))
 	return id, nil
+}
+
+// digest is the hash of an identity that samples nothing.
+func (c contents) digest() (string, error) {
+	id, err := c.identityUpTo(math.MaxInt64)
+	return id.SHA256, err
+}
+
+// Unread is text in files that is not in memory. Its Identity and Digest are those of the Text that ReadText would return.
+type Unread struct{ contents }
+
+// OpenUnread looks at files. It returns nil if the text of one is not its content: a compressed file has to be read.
+func OpenUnread(files []string) (*Unread, error) {
+	u := &Unread{}
+	var names []string
+	var skips []int64
+	for _, name := range files {
+		size, err := fileSize(name)
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		head := make([]byte, min(size, headBytes))
+		if _, err := readFile(name, 0, head); err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		table, err := isTable(name, head)
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		packing, err := packingOf(name, head)
+		if err != nil {
+			return nil, fmt.Errorf("data file: %w", err)
+		}
+		if packing != nil || !table && NotText(name, head) != nil { // ReadText explains what is not text
+			return nil, nil
+		}
+		skip := int64(0)
+		if bytes.HasPrefix(head, byteOrderMark) {
+			skip = int64(len(byteOrderMark))
+		}
+		if size > skip { // an identity is without empty files
+			names, skips, u.bytes = append(names, name), append(skips, skip), append(u.bytes, size-skip)
+		}
+	}
+	u.hash = func(h hash.Hash, file int, from, to int64) error {
+		return hashFile(h, names[file], skips[file]+from, to-from)
+	}
+	return u, nil
+}
+
+// Identity returns the identity of the text.
+func (u *Unread) Identity() (Identity, error) { return u.identity() }
+
+// Digest returns the hash of all of the text. id is its identity, which may have it.
+func (u *Unread) Digest(id Identity) (string, error) {
+	if !id.Sampled {
+		return id.SHA256, nil
+	}
+	return u.digest()
+}
+
+// RawIdentity returns the identity of files as they lie on the disk: compressed ones are not decompressed.
+func RawIdentity(files []string) (Identity, error) {
+	c := contents{bytes: make([]int64, len(files)), hash: func(h hash.Hash, file int, from, to int64) error {
+		return hashFile(h, files[file], from, to-from)
+	}}
+	for i, name := range files {
+		var err error
+		if c.bytes[i], err = fileSize(name); err != nil {
+			return Identity{}, fmt.Errorf("data file: %w", err)
+		}
+	}
+	return c.identity()
+}
+
+// hashFile adds n bytes of a file to a hash.
+func hashFile(h hash.Hash, name string, from, n int64) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return plainError(err)
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	got, err := io.CopyBuffer(struct{ io.Writer }{h}, io.NewSectionReader(f, from, n), make([]byte, 1<<20))
+	if err == nil && got != n {
+		err = fmt.Errorf("%s became shorter while it was read: %w", plain(name), io.ErrUnexpectedEOF)
+	}
+	return err
 }
 
 func number(h hash.Hash, n int64) {

@@ -109,7 +109,11 @@ func TestIdentityOfCorpora(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := ids.Identity()
-	if d := a.Difference(text.Identity()); err != nil || d != "" || a.Bytes != 8 || a.Files != 2 {
+	b, err2 := text.Identity()
+	if err2 != nil {
+		t.Fatal(err2)
+	}
+	if d := a.Difference(b); err != nil || d != "" || a.Bytes != 8 || a.Files != 2 {
 		t.Errorf("%+v, %v, differs: %q", a, err, d)
 	}
 }

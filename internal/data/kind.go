@@ -125,6 +125,12 @@ func NotText(name string, head []byte) error {
 		return nil
 	}
 	how := "decompress it, or save its text as UTF-8"
+	if kind == "a Parquet file" {
+		how = "to train on its rows, set data.format = \"documents\""
+	}
+	if strings.HasPrefix(kind, "an Arrow") {
+		how = "save it as Parquet: datasets.Dataset.from_file(FILE).to_parquet(\"data.parquet\")"
+	}
 	if strings.HasPrefix(kind, "UTF-") {
 		how = "convert it: iconv -f UTF-16 -t UTF-8 " + plain(filepath.Base(name))
 		if strings.Contains(kind, "UTF-32") {

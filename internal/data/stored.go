@@ -16,8 +16,9 @@ type Document struct {
 	IDs   []int32
 	Learn []bool // for each id: it is learned
 	Text  bool   // all of it is learned, and it may be joined with others
+	Talk  bool   // the chat template has rendered it
 
-	File string // its file and row; not stored, since the same text may be elsewhere
+	File string // its file and row. The number of the file is stored: the same text may be elsewhere
 	Row  int
 }
 
@@ -33,19 +34,21 @@ var ErrStored = errors.New("not the stored token ids")
 //	zeros     6 bytes
 //	ids       8 bytes: their number
 //	documents 8 bytes: their number; 0 for a corpus
-//	lengths   8 bytes for each document; the highest bit is Text
+//	lengths   8 bytes for each document; the highest bit is Text, the next one Talk
+//	places    8 bytes for each document: the number of its file and its row, 4 bytes each
 //	learn     1 byte for each id; only for documents
 //	ids       idBytes for each
 //	checksum  4 bytes: the CRC-32C of everything before it
 //
 // So its length follows from its header, and is checked before anything is allocated.
 const (
-	storedMagic  = "troupe ids v1\n\x00\x00"
+	storedMagic  = "troupe ids v2\n\x00\x00"
 	storedHeader = 72
 
 	storedCorpus    = 'c'
 	storedDocuments = 'd'
 	storedText      = 1 << 63
+	storedTalk      = 1 << 62
 
 	storedPiece = 1 << 16 // ids at a time
 )
@@ -133,8 +136,8 @@ func WriteCorpus(w io.Writer, key StoredKey, vocab int, c Corpus) error {
 	return s.end()
 }
 
-// WriteDocuments stores documents whose ids are below vocab.
-func WriteDocuments(w io.Writer, key StoredKey, vocab int, docs []Document) error {
+// WriteDocuments stores documents of files, whose ids are below vocab.
+func WriteDocuments(w io.Writer, key StoredKey, vocab int, files []string, docs []Document) error {
 	s := &storedWriter{w: bufio.NewWriterSize(w, 1<<20)}
 	idBytes, ids := idBytesFor(vocab), 0
 	for _, d := range docs {
@@ -146,7 +149,17 @@ func WriteDocuments(w io.Writer, key StoredKey, vocab int, docs []Document) erro
 		if d.Text {
 			n |= storedText
 		}
+		if d.Talk {
+			n |= storedTalk
+		}
 		s.number(n)
+	}
+	file := 0
+	for _, d := range docs {
+		if file >= len(files) || files[file] != d.File { // documents are in the order of their files
+			file = max(slices.Index(files, d.File), 0)
+		}
+		s.number(uint64(uint32(file)) | uint64(uint32(d.Row))<<32)
 	}
 	for _, d := range docs {
 		s.buf = s.buf[:0]
@@ -208,7 +221,7 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 	if kind == storedDocuments {
 		each++
 	}
-	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || want+8*h.documents+each*h.ids != size {
+	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || want+16*h.documents+each*h.ids != size {
 		return h, fmt.Errorf("%w: the file has %d bytes, which does not match %d ids in %d documents", ErrStored, size, h.ids, h.documents)
 	}
 	return h, nil
@@ -216,7 +229,7 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 
 // take passes the ids in pieces to give, as int32.
 func (s *storedReader) take(h stored, vocab int, n int64, give func([]int32) error) error {
-	var wide [storedPiece]int32
+	wide := make([]int32, min(n, storedPiece))
 	for n > 0 {
 		now := int(min(n, storedPiece))
 		b, err := s.read(now * h.idBytes)
@@ -291,9 +304,62 @@ func readCorpus[ID uint8 | uint16 | int32](r io.Reader, size int64, key StoredKe
 	return c, s.end()
 }
 
-// ReadDocuments reads documents from the size bytes that WriteDocuments wrote for the same key and
-// vocabulary.
-func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int) ([]Document, error) {
+// StoredFile is an open file that WriteCorpus wrote.
+type StoredFile interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// OpenCorpus opens the corpus in a file of size bytes that WriteCorpus wrote for the same key and vocabulary. It checks the file once, and
+// reads the ids from it when they are needed. The corpus closes the file; after an error the caller does.
+func OpenCorpus(f StoredFile, size int64, key StoredKey, vocab int) (Corpus, error) {
+	s := &storedReader{r: io.NewSectionReader(f, 0, size)}
+	h, err := s.header(key, storedCorpus, vocab, size)
+	if err != nil {
+		return nil, err
+	}
+	if h.documents != 0 {
+		return nil, fmt.Errorf("%w: a corpus cannot have %d documents", ErrStored, h.documents)
+	}
+	for left := h.ids * int64(h.idBytes); left > 0; {
+		b, err := s.read(int(min(left, 1<<20)))
+		if err != nil {
+			return nil, err
+		}
+		left -= int64(len(b))
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	return &storedIDs{f, h, vocab}, nil
+}
+
+// storedIDs is a corpus in a file.
+type storedIDs struct {
+	f     StoredFile
+	h     stored
+	vocab int
+}
+
+func (c *storedIDs) Len() int64   { return c.h.ids }
+func (c *storedIDs) Close() error { return c.f.Close() }
+
+func (c *storedIDs) Read(dst []int32, off int64) error {
+	if err := checkRange(len(dst), off, c.h.ids); err != nil {
+		return err
+	}
+	size := int64(len(dst)) * int64(c.h.idBytes)
+	s := &storedReader{r: io.NewSectionReader(c.f, storedHeader+off*int64(c.h.idBytes), size)}
+	at := 0
+	return s.take(c.h, c.vocab, int64(len(dst)), func(ids []int32) error {
+		at += copy(dst[at:], ids)
+		return nil
+	})
+}
+
+// ReadDocuments reads documents from the size bytes that WriteDocuments wrote for the same key,
+// vocabulary and number of files.
+func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int, files []string) ([]Document, error) {
 	s := &storedReader{r: r}
 	h, err := s.header(key, storedDocuments, vocab, size)
 	if err != nil {
@@ -307,14 +373,25 @@ func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int) ([]Documen
 			return nil, err
 		}
 		n := binary.LittleEndian.Uint64(b)
-		docs[i].Text = n&storedText != 0
-		if lens[i] = int64(n &^ storedText); lens[i] > left {
+		docs[i].Text, docs[i].Talk = n&storedText != 0, n&storedTalk != 0
+		if lens[i] = int64(n &^ (storedText | storedTalk)); lens[i] > left {
 			return nil, fmt.Errorf("%w: document %d has %d ids, but only %d are left", ErrStored, i, lens[i], left)
 		}
 		left -= lens[i]
 	}
 	if left != 0 {
 		return nil, fmt.Errorf("%w: %d ids belong to no document", ErrStored, left)
+	}
+	for i := range docs {
+		b, err := s.read(8)
+		if err != nil {
+			return nil, err
+		}
+		file := binary.LittleEndian.Uint32(b)
+		if int64(file) >= int64(len(files)) {
+			return nil, fmt.Errorf("%w: document %d is of file %d of %d", ErrStored, i, file, len(files))
+		}
+		docs[i].File, docs[i].Row = files[file], int(binary.LittleEndian.Uint32(b[4:]))
 	}
 	for at := 0; at < len(learn); at += storedPiece {
 		part := learn[at:min(at+storedPiece, len(learn))]

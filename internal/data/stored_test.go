@@ -12,12 +12,15 @@ import (
 	"pgregory.net/rapid"
 )
 
+var storedFiles = []string{"a.jsonl", "b.jsonl"}
+
 // drawDocuments draws documents of a vocabulary.
 func drawDocuments(t *rapid.T, vocab int) []Document {
 	docs := make([]Document, rapid.IntRange(0, 5).Draw(t, "documents"))
 	for i := range docs {
 		n := rapid.IntRange(0, 40).Draw(t, "ids")
-		docs[i] = Document{IDs: make([]int32, n), Learn: make([]bool, n), Text: rapid.Bool().Draw(t, "text")}
+		docs[i] = Document{IDs: make([]int32, n), Learn: make([]bool, n), Text: rapid.Bool().Draw(t, "text"), Talk: rapid.Bool().Draw(t, "talk"),
+			File: rapid.SampledFrom(storedFiles).Draw(t, "file"), Row: i + 1}
 		for k := range n {
 			docs[i].IDs[k] = int32(rapid.IntRange(0, vocab-1).Draw(t, "id"))
 			docs[i].Learn[k] = rapid.Bool().Draw(t, "learn")
@@ -31,10 +34,10 @@ func TestStoredDocuments(t *testing.T) {
 		vocab := rapid.SampledFrom([]int{1, 256, 257, 1 << 16, 1<<16 + 1, 1 << 20}).Draw(t, "vocab")
 		docs, key := drawDocuments(t, vocab), StoredKey{1, 2, 3}
 		var b bytes.Buffer
-		if err := WriteDocuments(&b, key, vocab, docs); err != nil {
+		if err := WriteDocuments(&b, key, vocab, storedFiles, docs); err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadDocuments(bytes.NewReader(b.Bytes()), int64(b.Len()), key, vocab)
+		got, err := ReadDocuments(bytes.NewReader(b.Bytes()), int64(b.Len()), key, vocab, storedFiles)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +45,8 @@ func TestStoredDocuments(t *testing.T) {
 			t.Fatalf("%d documents of %d", len(got), len(docs))
 		}
 		for i := range docs {
-			if !slices.Equal(got[i].IDs, docs[i].IDs) || !slices.Equal(got[i].Learn, docs[i].Learn) || got[i].Text != docs[i].Text {
+			if !slices.Equal(got[i].IDs, docs[i].IDs) || !slices.Equal(got[i].Learn, docs[i].Learn) || got[i].Text != docs[i].Text ||
+				got[i].Talk != docs[i].Talk || got[i].File != docs[i].File || got[i].Row != docs[i].Row {
 				t.Fatalf("document %d: %+v, want %+v", i, got[i], docs[i])
 			}
 		}
@@ -80,12 +84,12 @@ func TestStoredDamage(t *testing.T) {
 	docs := []Document{{IDs: []int32{1, 2, 3}, Learn: []bool{true, false, true}, Text: true}, {IDs: []int32{4}, Learn: []bool{true}}}
 	var b bytes.Buffer
 	key := StoredKey{5}
-	if err := WriteDocuments(&b, key, 300, docs); err != nil {
+	if err := WriteDocuments(&b, key, 300, storedFiles, docs); err != nil {
 		t.Fatal(err)
 	}
 	whole := b.Bytes()
 	read := func(b []byte) error {
-		_, err := ReadDocuments(bytes.NewReader(b), int64(len(b)), key, 300)
+		_, err := ReadDocuments(bytes.NewReader(b), int64(len(b)), key, 300, storedFiles)
 		return err
 	}
 	if err := read(whole); err != nil {
@@ -107,10 +111,10 @@ func TestStoredDamage(t *testing.T) {
 	if _, err := ReadCorpus(bytes.NewReader(whole), int64(len(whole)), key, 300); !errors.Is(err, ErrStored) {
 		t.Errorf("documents as a corpus: %v", err)
 	}
-	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), StoredKey{6}, 300); !errors.Is(err, ErrStored) {
+	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), StoredKey{6}, 300, storedFiles); !errors.Is(err, ErrStored) {
 		t.Errorf("another text's: %v", err)
 	}
-	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), key, 200); !errors.Is(err, ErrStored) {
+	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), key, 200, storedFiles); !errors.Is(err, ErrStored) {
 		t.Errorf("another vocabulary's: %v", err)
 	}
 }
@@ -118,7 +122,7 @@ func TestStoredDamage(t *testing.T) {
 func FuzzStored(f *testing.F) {
 	var b bytes.Buffer
 	key := StoredKey{5}
-	if err := WriteDocuments(&b, key, 300, []Document{{IDs: []int32{1, 2}, Learn: []bool{true, false}}}); err != nil {
+	if err := WriteDocuments(&b, key, 300, storedFiles, []Document{{IDs: []int32{1, 2}, Learn: []bool{true, false}}}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b.Bytes())
@@ -131,10 +135,10 @@ func FuzzStored(f *testing.F) {
 		if n := len(file) - 4; n > 0 { // so that more than the checksum is tried
 			binary.LittleEndian.PutUint32(file[n:], crc32.Checksum(file[:n], castagnoli))
 		}
-		docs, err := ReadDocuments(bytes.NewReader(file), int64(len(file)), key, 300)
+		docs, err := ReadDocuments(bytes.NewReader(file), int64(len(file)), key, 300, storedFiles)
 		if err == nil {
 			var again bytes.Buffer
-			if err := WriteDocuments(&again, key, 300, docs); err != nil || again.Len() != len(file) {
+			if err := WriteDocuments(&again, key, 300, storedFiles, docs); err != nil || again.Len() != len(file) {
 				t.Fatalf("%d bytes of %d, %v", again.Len(), len(file), err)
 			}
 		}

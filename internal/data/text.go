@@ -31,14 +31,20 @@ type Text struct {
 	files  []string
 	starts []int // start of each file, in bytes
 	skips  []int // bytes of each file's content before its text: a byte order mark
+	tables []bool
 }
 
 // ReadText reads whole files, in order. The text stays in memory, which is the only limit of its
 // size. It decompresses files that were compressed with gzip or zstd. A byte order mark at the
-// start of a file is not part of its text. Anything but UTF-8 text is ErrNotText, with file and
-// place.
-func ReadText(files []string) (*Text, error) {
-	t, err := readFiles(files, NotText)
+// start of a file is not part of its text. Anything but UTF-8 text is ErrNotText, with file and place.
+func ReadText(files []string) (*Text, error) { return readUTF8(files, nil, false) }
+
+// ReadRows is ReadText for files of JSON lines, and Parquet files, whose rows are such lines. columns are those of Parquet files to
+// read: see parquet.Open.
+func ReadRows(files, columns []string) (*Text, error) { return readUTF8(files, columns, true) }
+
+func readUTF8(files, columns []string, tables bool) (*Text, error) {
+	t, err := readFiles(files, columns, tables, NotText)
 	if err != nil {
 		return nil, err
 	}
@@ -63,24 +69,25 @@ func TextOf(name string, content []byte) ([]byte, error) {
 	if err := NotText(name, content); err != nil {
 		return nil, err
 	}
-	t := &Text{bytes: bytes.TrimPrefix(content, byteOrderMark), files: []string{name}, starts: []int{0}}
+	t := &Text{bytes: bytes.TrimPrefix(content, byteOrderMark), files: []string{name}, starts: []int{0}, tables: []bool{false}}
 	t.skips = []int{len(content) - len(t.bytes)}
 	return t.bytes, t.checkUTF8()
 }
 
 // ReadBytes is ReadText for content that need not be text.
 func ReadBytes(files []string) (*Text, error) {
-	return readFiles(files, func(string, []byte) error { return nil })
+	return readFiles(files, nil, false, func(string, []byte) error { return nil })
 }
 
 // filePart is a file's part of a text.
 type filePart struct {
-	size, skip int    // bytes of its text, and bytes before it
-	content    []byte // content of a compressed file; nil: the text is in the file
+	size, skip int // bytes of its text, and bytes before it
+	table      bool
+	content    []byte // content of a compressed file or a table; nil: the text is in the file
 }
 
 // look examines a file that may add at most most bytes. check judges the start of its content.
-func look(name string, most int64, check func(name string, head []byte) error) (p filePart, err error) {
+func look(name string, columns []string, tables bool, most int64, check func(name string, head []byte) error) (p filePart, err error) {
 	size, err := fileSize(name)
 	if err != nil {
 		return p, err
@@ -89,12 +96,23 @@ func look(name string, most int64, check func(name string, head []byte) error) (
 	if _, err = readFile(name, 0, head); err != nil {
 		return p, err
 	}
+	table := false
+	if tables {
+		if table, err = isTable(name, head); err != nil {
+			return p, err
+		}
+	}
 	packing, err := packingOf(name, head)
 	if err != nil {
 		return p, err
 	}
-	if packing != nil {
-		if p.content, err = unpack(name, most); err != nil {
+	if p.table = table; table || packing != nil {
+		if table {
+			p.content, err = readTable(name, columns, most)
+		} else {
+			p.content, err = unpack(name, most)
+		}
+		if err != nil {
 			return p, err
 		}
 		head, size = p.content[:min(len(p.content), headBytes)], int64(len(p.content))
@@ -112,8 +130,8 @@ func look(name string, most int64, check func(name string, head []byte) error) (
 	return p, nil
 }
 
-func readFiles(files []string, check func(name string, head []byte) error) (*Text, error) {
-	t := &Text{files: files, starts: make([]int, len(files)), skips: make([]int, len(files))}
+func readFiles(files, columns []string, tables bool, check func(name string, head []byte) error) (*Text, error) {
+	t := &Text{files: files, starts: make([]int, len(files)), skips: make([]int, len(files)), tables: make([]bool, len(files))}
 	total, most := int64(0), sysinfo.MachineBytes()
 	if most == 0 {
 		most = math.MaxInt64
@@ -121,10 +139,10 @@ func readFiles(files []string, check func(name string, head []byte) error) (*Tex
 	parts := make([]filePart, len(files))
 	for i, name := range files {
 		var err error
-		if parts[i], err = look(name, most-total, check); err != nil {
+		if parts[i], err = look(name, columns, tables, most-total, check); err != nil {
 			return nil, fmt.Errorf("data file: %w", err)
 		}
-		t.skips[i] = parts[i].skip
+		t.skips[i], t.tables[i] = parts[i].skip, parts[i].table
 		total += int64(parts[i].size)
 	}
 	if total == 0 {
@@ -198,29 +216,40 @@ func first(files []string) string {
 // Bytes returns the text itself, not a copy.
 func (t *Text) Bytes() []byte { return t.bytes }
 
-// Identity returns the identity of the files, without empty ones.
-func (t *Text) Identity() Identity {
-	var starts []int64
-	c := contents{hash: func(h hash.Hash, file int, from, to int64) error {
-		h.Write(t.bytes[starts[file]+from : starts[file]+to])
-		return nil
-	}}
-	for i, begin := range t.starts {
-		if _, end := t.span(i); end > begin {
-			starts, c.bytes = append(starts, int64(begin)), append(c.bytes, int64(end-begin))
-		}
+// Identity returns the identity of the files, without empty ones. A table is identified by its file: its
+// text may have only some of its columns.
+func (t *Text) Identity() (Identity, error) { return t.contents().identity() }
+
+// Digest returns the hash of all of the text, in files without empty ones. id is its identity, which may have it.
+func (t *Text) Digest(id Identity) (string, error) {
+	if !id.Sampled {
+		return id.SHA256, nil
 	}
-	id, _ := c.identity() // content in memory can always be read
-	return id
+	return t.contents().digest()
 }
 
-// Hash writes the content of the files to a hash, and where each starts.
-func (t *Text) Hash(h hash.Hash) {
-	number(h, int64(len(t.starts)))
-	for _, at := range t.starts {
-		number(h, int64(at))
+func (t *Text) contents() contents {
+	var c contents
+	var files []int
+	for i := range t.starts {
+		begin, end := t.span(i)
+		n := int64(end - begin)
+		if t.tables[i] {
+			n, _ = fileSize(t.files[i]) // hashing it reports the error
+		}
+		if n > 0 {
+			files, c.bytes = append(files, i), append(c.bytes, n)
+		}
 	}
-	h.Write(t.bytes)
+	c.hash = func(h hash.Hash, file int, from, to int64) error {
+		i := files[file]
+		if t.tables[i] {
+			return hashFile(h, t.files[i], from, to-from)
+		}
+		h.Write(t.bytes[int64(t.starts[i])+from : int64(t.starts[i])+to])
+		return nil
+	}
+	return c
 }
 
 // fileAt returns the file to which a byte of the text belongs.

@@ -59,12 +59,17 @@ func packingOf(name string, head []byte) (*packing, error) {
 
 func suffixOf(name string, n int) string { return name[max(0, len(name)-n):] }
 
-// Unpacked returns the content of a file, decompressed if it was compressed with gzip or zstd. end
-// frees the resources. It refuses files that are compressed twice.
+// Unpacked returns the content of a file, decompressed if it was compressed with gzip or zstd; of a
+// Parquet file, its rows as JSON lines. end frees the resources. It refuses files that are compressed twice.
 func Unpacked(name string, in *bufio.Reader) (content io.Reader, packed bool, end func(), err error) {
 	head, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, nil, err
+	}
+	if head, err := in.Peek(min(in.Size(), headBytes)); err == nil || errors.Is(err, io.EOF) {
+		if is, err := isTable(name, head); is || err != nil {
+			return unpackedTable(name, err)
+		}
 	}
 	p, err := packingOf(name, head)
 	if err != nil || p == nil {
@@ -83,6 +88,18 @@ func Unpacked(name string, in *bufio.Reader) (content io.Reader, packed bool, en
 		}
 	}
 	return inside, true, end, nil
+}
+
+// unpackedTable is Unpacked for a Parquet file, which is not read from its start to its end.
+func unpackedTable(name string, err error) (content io.Reader, packed bool, end func(), _ error) {
+	if err != nil {
+		return nil, false, nil, err
+	}
+	t, err := openTable(name, nil)
+	if err != nil {
+		return nil, true, nil, err
+	}
+	return t, true, t.close, nil
 }
 
 // unpack reads a whole compressed file with at most most bytes of content.

@@ -6595,6 +6595,7 @@ type RunInfo struct {
 	Documents     *Documents             `protobuf:"bytes,30,opt,name=documents,proto3" json:"documents,omitempty"`
 	EvalSets      string                 `protobuf:"bytes,31,opt,name=eval_sets,json=evalSets,proto3" json:"eval_sets,omitempty"`
 	Packing       *Packing               `protobuf:"bytes,32,opt,name=packing,proto3" json:"packing,omitempty"`
+	Sources       string                 `protobuf:"bytes,40,opt,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6851,6 +6852,13 @@ func (x *RunInfo) GetPacking() *Packing {
 		return x.Packing
 	}
 	return nil
+}
+
+func (x *RunInfo) GetSources() string {
+	if x != nil {
+		return x.Sources
+	}
+	return ""
 }
 
 // Packing is troupe.Packing.
@@ -10632,7 +10640,7 @@ const file_wire_proto_rawDesc = "" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06change\x125\n" +
 	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroupB\x06\n" +
-	"\x04kind\"\x9b\a\n" +
+	"\x04kind\"\xb5\a\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03out\x18\x02 \x01(\tR\x03out\x12\x16\n" +
@@ -10672,7 +10680,8 @@ const file_wire_proto_rawDesc = "" +
 	"\achanged\x18\x1d \x01(\tR\achanged\x124\n" +
 	"\tdocuments\x18\x1e \x01(\v2\x16.troupe.wire.DocumentsR\tdocuments\x12\x1b\n" +
 	"\teval_sets\x18\x1f \x01(\tR\bevalSets\x12.\n" +
-	"\apacking\x18  \x01(\v2\x14.troupe.wire.PackingR\apacking\"\x8e\x01\n" +
+	"\apacking\x18  \x01(\v2\x14.troupe.wire.PackingR\apacking\x12\x18\n" +
+	"\asources\x18( \x01(\tR\asources\"\x8e\x01\n" +
 	"\aPacking\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x1c\n" +
 	"\tsequences\x18\x02 \x01(\x03R\tsequences\x12\x1c\n" +

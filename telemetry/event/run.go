@@ -13,6 +13,7 @@ type Info struct {
 	ValTokens    int64   `json:"val_tokens"`
 	EvalWindows  int     `json:"eval_windows"`
 	EvalSets     string  `json:"eval_sets,omitempty"` // the sets of [[eval]], with their windows; "": there are none
+	Sources      string  `json:"sources,omitempty"`   // the sources of documents, or the stream, with what the run takes of each
 	EpochWindows int64   `json:"epoch_windows"`       // training windows of an epoch, which visits each once
 	EpochSteps   float64 `json:"epoch_steps"`         // steps of an epoch
 	Epochs       float64 `json:"epochs"`              // epochs of all steps

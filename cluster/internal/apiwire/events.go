@@ -27,7 +27,9 @@ const (
 func PackInfo(i troupe.Info) *wire.RunInfo {
 	w := &wire.RunInfo{Name: i.Name, Out: i.Out, Family: i.Family, Parameters: i.Parameters, Vocab: int64(i.Vocab), TrainTokens: i.TrainTokens,
 		ValTokens:   i.ValTokens,
-		EvalWindows: int64(i.EvalWindows), EvalSets: words.Cut(i.EvalSets, LimitErrorBytes), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs, Steps: int64(i.Steps),
+		EvalWindows: int64(i.EvalWindows), EvalSets: words.Cut(i.EvalSets, LimitErrorBytes),
+		Sources: words.Cut(i.Sources, LimitErrorBytes), EpochWindows: i.EpochWindows, EpochSteps: i.EpochSteps, Epochs: i.Epochs,
+		Steps:     int64(i.Steps),
 		ResumedAt: int64(i.ResumedAt),
 		Schedule:  i.Schedule, Stages: Small(i.Stages), Chunks: Small(i.Chunks), Microbatches: Small(i.Microbatches), Layout: i.Layout,
 		BubblePct: i.BubblePct,
@@ -44,7 +46,8 @@ func PackInfo(i troupe.Info) *wire.RunInfo {
 func UnpackInfo(w *wire.RunInfo) troupe.Info {
 	i := troupe.Info{Name: w.GetName(), Out: w.GetOut(), Family: w.GetFamily(), Parameters: w.GetParameters(), Vocab: int(w.GetVocab()),
 		TrainTokens: w.GetTrainTokens(), ValTokens: w.GetValTokens(),
-		EvalWindows: int(w.GetEvalWindows()), EvalSets: w.GetEvalSets(), EpochWindows: w.GetEpochWindows(), EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(),
+		EvalWindows: int(w.GetEvalWindows()), EvalSets: w.GetEvalSets(), Sources: w.GetSources(), EpochWindows: w.GetEpochWindows(),
+		EpochSteps: w.GetEpochSteps(), Epochs: w.GetEpochs(),
 		Steps: int(w.GetSteps()), ResumedAt: int(w.GetResumedAt()),
 		Schedule: w.GetSchedule(), Stages: int(w.GetStages()), Chunks: int(w.GetChunks()), Microbatches: int(w.GetMicrobatches()),
 		Layout: w.GetLayout(), BubblePct: w.GetBubblePct(),
@@ -119,7 +122,8 @@ func PackStep(e troupe.StepEvent) *wire.StepEvent {
 // unpackStep decodes a step's event, without its trace.
 func unpackStep(w *wire.StepEvent) troupe.StepEvent {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: int(w.GetStep()), Tokens: w.GetTokens(), Skipped: w.GetSkipped(),
-		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics(), ValLosses: w.GetValLosses(), Epoch: w.GetEpoch(), TimeMS: w.GetTimeMs()},
+		Update: w.GetUpdate(), Metrics: w.GetMetrics(), ValMetrics: w.GetValMetrics(), ValLosses: w.GetValLosses(), Epoch: w.GetEpoch(),
+		TimeMS: w.GetTimeMs()},
 		IdealBubblePct: w.GetIdealBubblePct()}
 	for i := range telemetry.Figures {
 		f := &telemetry.Figures[i]

@@ -129,13 +129,17 @@ func (a *Attempt) beginFolder() (rundir.Beginning, error) {
 // info describes the run to people.
 func (a *Attempt) info() event.Info {
 	p, cfg, m := a.plan, a.cfg, a.plan.Model()
-	sequences, epoch := float64(cfg.Batch.Sequences), float64(a.feed.Epoch)
+	sequences, epoch, epochs := float64(cfg.Batch.Sequences), float64(a.feed.Epoch), 0.0
+	if epoch > 0 { // else it is not known
+		epochs = float64(cfg.Run.Steps) * sequences / epoch
+	}
 	info := event.Info{
 		Name: cfg.Run.Name, Out: cfg.Run.Out, ID: a.start.Run.String(), Steps: cfg.Run.Steps, ResumedAt: int(a.start.Step),
 		Family: m.Config.Family, Parameters: m.Parameters(), Frozen: m.Parameters() - m.Trained(), Vocab: m.Config.Vocab,
 		TrainTokens: a.data.TrainLen(), ValTokens: a.data.ValLen(), EvalWindows: a.feed.Windows,
 		EvalSets:     a.feed.DescribeSets(a.cfg.HasMainSet()),
-		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: float64(cfg.Run.Steps) * sequences / max(epoch, 1),
+		Sources:      a.data.DescribeSources(a.start.Step*int64(cfg.Batch.Sequences), int64(cfg.Run.Steps)*int64(cfg.Batch.Sequences)),
+		EpochWindows: a.feed.Epoch, EpochSteps: epoch / sequences, Epochs: epochs,
 		Documents: a.data.Documents, Packing: a.data.Packing, Samples: !cfg.Text(), Classes: strings.Join(a.data.Classes, "; "),
 		Schedule: p.Table().Schedule, Stages: p.Table().NumRanks(), Chunks: p.Table().NumChunks, Microbatches: p.Table().Microbatches,
 		Layout: p.Layout().String(), BubblePct: 100 * p.BubbleFraction(), PeakInFlight: p.Report().PeakInFlight,

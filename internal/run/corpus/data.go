@@ -34,6 +34,8 @@ type Data struct {
 	Counts                   *DocumentCounts  // of what is evaluated
 	Documents                *event.Documents // what is trained on; nil: no documents that are learned in part
 	conversations            bool             // documents are rendered with the chat template
+	parts                    []*part          // in place of Train and TrainRecords: sources, or a stream
+	mix                      *mixture         // of parts
 	names                    int              // of special tokens in texts that were encoded now
 
 	Sets []EvalSet // further validation sets
@@ -52,6 +54,11 @@ func (c *Data) Close() error {
 	for _, set := range c.Sets {
 		errs = append(errs, set.Data.Close())
 	}
+	for _, p := range c.parts {
+		if p.train != nil {
+			errs = append(errs, p.train.Close())
+		}
+	}
 	if c.Samples != nil && c.Samples.Stream != nil {
 		errs = append(errs, c.Samples.Stream.Close())
 	}
@@ -67,41 +74,6 @@ func HeldBy(cfg *config.Config) string {
 		return "[[eval]]"
 	}
 	return "data.val or [[eval]]"
-}
-
-// Files returns the files of data.train and data.val. A file of data.val or of an [[eval]] is not
-// used for training, even if data.train matches it: these files are excluded.
-func Files(cfg *config.Config) (train, val, excluded []string, err error) {
-	var errs []error
-	found, err := data.Find(cfg.Data.Train)
-	if err != nil {
-		errs = append(errs, cfg.Errorf("data.train", "%w", unreadable(err)))
-	}
-	if len(cfg.Data.Val) > 0 {
-		if val, err = data.Files(cfg.Data.Val); err != nil {
-			errs = append(errs, cfg.Errorf("data.val", "%w", unreadable(err)))
-		}
-	}
-	if len(errs) > 0 {
-		return nil, nil, nil, errors.Join(errs...)
-	}
-	held := val
-	for i, e := range cfg.Eval {
-		of, err := data.Files(e.Files)
-		if err != nil {
-			return nil, nil, nil, cfg.Errorf(evalKey(i), "%w", unreadable(err))
-		}
-		held = append(held[:len(held):len(held)], of...)
-	}
-	if _, excluded, err = data.Exclude(found.All(), held); err != nil {
-		return nil, nil, nil, cfg.Errorf("data.train", "%w", unreadable(err))
-	}
-	train = without(found.Files, excluded)
-	if len(train) == 0 {
-		return nil, nil, nil, cfg.Errorf("data.train", "%s also matches every file of data.train, so there is nothing to train on: %s",
-			HeldBy(cfg), Listed(excluded))
-	}
-	return train, val, excluded, nil
 }
 
 // warnLeftOut warns about matches that are not read. A resumed run, which has an accept, has warned at its start.
@@ -167,6 +139,9 @@ func Load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, acce
 func load(cfg *config.Config, stored tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (c *Data, err error) {
 	if !cfg.Text() {
 		return loadSamples(cfg, accept)
+	}
+	if cfg.Documents() && (cfg.Data.Stream || len(cfg.Data.Source) > 0) {
+		return loadParts(cfg, stored, talk, accept, kept)
 	}
 	if cfg.Documents() {
 		return loadDocuments(cfg, stored, talk, accept, kept)
@@ -279,27 +254,36 @@ func (c *Data) readText(how reading, files []string, accept func(is data.Identit
 	if how.invalidUTF8 == config.UTF8OrBytes {
 		read = data.ReadBytes
 	}
-	text, err := read(files)
-	if err != nil {
-		return nil, err
+	var text *data.Text
+	open := func() (_ *data.Text, err error) {
+		if text == nil {
+			text, err = read(files)
+		}
+		return text, err
 	}
-	if accept != nil {
-		if err := accept(text.Identity()); err != nil {
+	if c.Tokenizer == nil { // it is made from the text
+		if _, err := open(); err != nil {
 			return nil, err
 		}
-	}
-	if c.Tokenizer == nil {
+		if accept != nil {
+			id, err := text.Identity()
+			if err == nil {
+				err = accept(id)
+			}
+			if err != nil {
+				return nil, err
+			}
+			accept = nil
+		}
+		var err error
 		if c.Tokenizer, err = tokenizer.BuildChars(text.Bytes()); err != nil {
 			return nil, text.Locate(err)
 		}
 	}
-	plain := how.special == config.SpecialAsText
-	corpus, fresh, err := c.kept.corpus(text, c.Tokenizer, plain)
+	corpus, err := c.kept.corpus(files, accept, open, c.Tokenizer, how.special == config.SpecialAsText,
+		func(text *data.Text) { c.names += c.Tokenizer.SpecialNames(text.Bytes()) })
 	if err != nil {
 		return nil, err
-	}
-	if fresh {
-		c.names += c.Tokenizer.SpecialNames(text.Bytes())
 	}
 	c.close = append(c.close, corpus)
 	return corpus, nil

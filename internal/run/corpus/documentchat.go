@@ -32,7 +32,7 @@ func (r *documentReader) conversation(m row, read func() ([]chat.Message, error)
 	if err != nil {
 		return d, err
 	}
-	d = data.Document{IDs: ids, Learn: make([]bool, len(ids))}
+	d = data.Document{IDs: ids, Learn: make([]bool, len(ids)), Talk: true}
 	found := noted{ends: make(map[int32]int)}
 	first := 0
 	for _, turn := range turns {

@@ -46,23 +46,6 @@ func (c DocumentCounts) warnings(context int) (text []string) {
 	return text
 }
 
-// place sets the file and the row of each document. It reports whether the first one is a conversation.
-func (r *documentReader) place(text *data.Text, docs []data.Document) (conversation bool, err error) {
-	i := 0
-	err = text.Lines(func(file string, row int, line []byte) error {
-		if i < len(docs) {
-			docs[i].File, docs[i].Row = file, row
-		}
-		if i++; i == 1 {
-			m, err := readRow(line, r.names)
-			_, conversation = conversationOf(m)
-			return err
-		}
-		return nil
-	})
-	return conversation, err
-}
-
 // fit makes records of documents, each at most as long as the context. tooLong is data.too_long.
 func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c DocumentCounts, err error) {
 	r, c = &data.Records{}, DocumentCounts{Total: len(docs)}

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 type documentReader struct {
 	*Text
 	names map[string]string // of keys: see config.DocumentFields
+	hint  string            // follows errors about a row
 	mu    sync.Mutex
 	seen  noted
 }
@@ -55,6 +57,15 @@ func (r *documentReader) decides() any {
 	ids := func(ids []int32) []int32 { return append([]int32{}, ids...) }
 	return []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before),
 		ids(r.Talk.After), r.names}
+}
+
+// columns are the columns of tables that documents can have.
+func (r *documentReader) columns() []string {
+	all := make([]string, 0, len(config.DocumentKeys))
+	for _, key := range config.DocumentKeys {
+		all = append(all, cmp.Or(r.names[key], key))
+	}
+	return append(all, "history") // it is refused
 }
 
 // read turns a line into a document.

@@ -46,13 +46,14 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 				if all[i], errs[i] = r.read(lines[i].text); errs[i] != nil {
 					failed.Store(true)
 				}
+				all[i].File, all[i].Row = lines[i].file, lines[i].row
 			}
 		})
 	}
 	workers.Wait()
 	for i, err := range errs { // lines are taken in their order: the first fault is among them
 		if err != nil {
-			return nil, fmt.Errorf("%s, row %d: %w", data.Plain(lines[i].file), lines[i].row, err)
+			return nil, fmt.Errorf("%s, row %d: %w%s", data.Plain(lines[i].file), lines[i].row, err, r.hint)
 		}
 	}
 	return all, nil
@@ -91,22 +92,13 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
 	read := func(key string, files []string, id *data.Identity) ([]data.Document, error) {
-		text, err := data.ReadText(files)
-		if err != nil {
-			return nil, cfg.Errorf(key, "%w", unreadable(err))
-		}
-		*id = text.Identity()
-		if accept != nil {
-			if err := accept(key, *id); err != nil {
-				return nil, cfg.Errorf(key, "%w", err)
+		docs, err := kept.documents(files, func(is data.Identity) error {
+			if *id = is; accept == nil {
+				return nil
 			}
-		}
-		docs, err := kept.documents(text, r)
-		var template bool
-		if err == nil {
-			template, err = r.place(text, docs)
-			c.conversations = c.conversations || template
-		}
+			return accept(key, is)
+		}, r)
+		c.conversations = c.conversations || len(docs) > 0 && docs[0].Talk
 		if err == nil && len(docs) == 0 {
 			err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 		}

@@ -63,7 +63,11 @@ func (s EvalSet) load(of *Data, cfg *config.Config, talk rundir.Talk, accept fun
 	if !cfg.Text() {
 		return s.loadSamples(of, cfg, accept)
 	}
-	files, err := data.Files(cfg.Data.Train)
+	names, _, err := expand(cfg, cfg.Data.Train, cfg.Data.EvalSplit, false)
+	if err != nil {
+		return err
+	}
+	files, err := data.Files(names)
 	if err != nil {
 		return unreadable(err)
 	}
@@ -78,21 +82,11 @@ func (s EvalSet) load(of *Data, cfg *config.Config, talk rundir.Talk, accept fun
 }
 
 func (s EvalSet) loadDocuments(cfg *config.Config, talk rundir.Talk, files []string, accept func(data.Identity) error) error {
-	text, err := data.ReadText(files)
-	if err != nil {
-		return unreadable(err)
-	}
-	if err := accept(text.Identity()); err != nil {
-		return err
-	}
 	r, err := newDocumentReader(s.Data.Tokenizer, talk, cfg.Data.SpecialTokens, cfg.Data.Fields)
 	if err != nil {
 		return err
 	}
-	docs, err := s.Data.kept.documents(text, r)
-	if err == nil {
-		_, err = r.place(text, docs)
-	}
+	docs, err := s.Data.kept.documents(files, accept, r)
 	switch {
 	case err != nil:
 		return err

@@ -111,16 +111,25 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 	return r, nil
 }
 
+// namedFiles finds files of documents: of a dataset those of a split to validate on.
+func namedFiles(patterns []string) ([]string, error) {
+	names, _, err := expand(&config.Config{Data: config.Data{Format: "documents", Split: data.SplitTrain}}, patterns, "", false)
+	if err != nil {
+		return nil, err
+	}
+	return data.Files(names)
+}
+
 // jsonLines reports whether all files that patterns match are JSON lines by their names.
 func jsonLines(patterns []string) bool {
-	files, err := data.Files(patterns) // the reader reports the error
+	files, err := namedFiles(patterns) // the reader reports the error
 	return err == nil && len(files) > 0 && !slices.ContainsFunc(files, func(name string) bool { return !isJSONLines(name) })
 }
 
-// isJSONLines reports whether a file has the extension of JSON lines.
+// isJSONLines reports whether a file has the extension of JSON lines, or of a table.
 func isJSONLines(name string) bool {
 	ext := strings.ToLower(filepath.Ext(name))
-	return ext == ".jsonl" || ext == ".ndjson"
+	return ext == ".jsonl" || ext == ".ndjson" || ext == ".parquet"
 }
 
 // LoadEval reads a text for the evaluation of a language model, as Val or ValRecords.
@@ -172,6 +181,9 @@ func StoredConfig(ckpt *checkpoint.Checkpoint) (*config.Config, error) {
 
 func (m Model) namedText(c *Data, names []string, how reading) error {
 	files, err := data.Files(names)
+	if how.documents() {
+		files, err = namedFiles(names)
+	}
 	c.Warnings = leftOut("the data", names, nil)
 	switch {
 	case err != nil:
@@ -209,8 +221,25 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 		}
 		of := readingOf(configOf(cfg, cfg.Eval[0]), m.Tokenizer)
 		how.format, how.idBytes, how.fields = of.format, of.idBytes, of.fields
+	case len(names) == 0 && cfg.Documents(): // a dataset may have a split to validate on
+		train, val, _, err := Files(cfg)
+		switch {
+		case err != nil:
+			return err
+		case len(val) > 0:
+			key, names = "data.val", val
+		case cfg.Data.Stream || len(cfg.Data.Source) > 0:
+			return fmt.Errorf("%w: the run validates on a part of a stream, or of several sources, which cannot be read again alone; name the data to evaluate",
+				plan.ErrOptions)
+		default:
+			key, names, was = "data.train", train, &state.Data.Train
+		}
 	case len(names) == 0:
 		key, names, was = "data.train", cfg.Data.Train, &state.Data.Train
+	case cfg.Documents():
+		if names, _, err = expand(cfg, names, cfg.Data.EvalSplit, false); err != nil {
+			return cfg.Errorf(key, "%w", err)
+		}
 	}
 	files, err := data.Files(names)
 	if err != nil {
@@ -244,13 +273,6 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 
 // documents reads documents to evaluate: all of the files, or if fraction is not 0 those that a run validates on.
 func (m Model) documents(c *Data, how reading, files []string, accept func(is data.Identity) error, fraction float64) error {
-	text, err := data.ReadText(files)
-	if err == nil && accept != nil {
-		err = accept(text.Identity())
-	}
-	if err != nil {
-		return err
-	}
 	said, err := m.Text()
 	if err != nil {
 		return err
@@ -259,13 +281,10 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 	if err != nil {
 		return err
 	}
-	docs, err := readDocuments(text, r)
-	if err == nil {
-		_, err = r.place(text, docs)
+	if how.guessed {
+		r.hint = " (JSON lines are read as documents; for the raw text use the format text)"
 	}
-	if err != nil && how.guessed {
-		err = fmt.Errorf("%w (JSON lines are read as documents; for the raw text use the format text)", err)
-	}
+	docs, err := c.kept.documents(files, accept, r)
 	if err == nil && fraction > 0 {
 		_, docs, err = splitDocuments(docs, fraction)
 	}

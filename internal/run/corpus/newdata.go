@@ -44,6 +44,13 @@ func (n *Comparison) Check(key string, is data.Identity) error {
 			}
 		}
 	}
+	if source, ok := strings.CutPrefix(key, identityOfSource("")); ok {
+		if was = nil; n.Was.Sources != nil {
+			if id, ok := n.Was.Sources[source]; ok {
+				was = &id
+			}
+		}
+	}
 	if was == nil {
 		return nil
 	}

@@ -71,6 +71,13 @@ func loadSamples(cfg *config.Config, accept Accept) (c *Data, err error) {
 // TrainLen is the number of tokens, or of samples, to train on; 0 where a stream doesn't say.
 func (c *Data) TrainLen() int64 {
 	switch {
+	case c.parts != nil:
+		n := int64(0)
+		for _, p := range c.parts {
+			_, _, tokens := p.train.Size()
+			n += tokens
+		}
+		return n
 	case c.TrainRecords != nil:
 		return c.TrainRecords.Tokens()
 	case c.Samples == nil:
@@ -83,7 +90,15 @@ func (c *Data) TrainLen() int64 {
 
 // ValLen is the number of tokens, or of samples, to validate on.
 func (c *Data) ValLen() int64 {
+	n := int64(0)
+	for _, p := range c.parts {
+		if p.val != nil {
+			n += p.val.ValLen()
+		}
+	}
 	switch {
+	case c.parts != nil && c.ValRecords == nil && c.Val == nil:
+		return n
 	case c.ValRecords != nil:
 		return c.ValRecords.Tokens()
 	case c.Samples == nil && c.Val == nil:
@@ -130,6 +145,13 @@ func feedOf(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed, err
 	if c.TrainPacks != nil {
 		s := newPackSource(c, cfg, evalWindows)
 		return Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}, nil
+	}
+	if c.parts != nil {
+		s, err := newPartSource(c, cfg, evalWindows)
+		if err != nil {
+			return Feed{}, err
+		}
+		return Feed{Source: s, Context: cfg.Model.Context, Windows: s.EvalWindows(), Epoch: c.epoch()}, nil
 	}
 	if c.TrainRecords != nil {
 		s := newRecordSource(c, cfg, evalWindows)

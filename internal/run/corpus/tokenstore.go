@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"runtime/debug"
 
@@ -45,13 +46,13 @@ func (s *TokenStore) kept(tok tokenizer.Tokenizer) bool {
 	return s != nil && tok.Name() == tokenizer.HFName
 }
 
-// key is the digest of a text, a tokenizer, and more that decides its ids.
-func (s *TokenStore) key(text *data.Text, tok tokenizer.Tokenizer, more any) (key data.StoredKey, err error) {
+// key is the digest of a text, by its own digest and the number of its files, a tokenizer, and more that decides its ids.
+func storedKey(digest string, files int, tok tokenizer.Tokenizer, more any) (key data.StoredKey, err error) {
 	file, err := tokenizer.Marshal(tok)
 	if err != nil {
 		return key, err
 	}
-	rest, err := json.Marshal(more)
+	rest, err := json.Marshal([]any{digest, files, more})
 	if err != nil {
 		return key, fmt.Errorf("key of the token ids: %w", err)
 	}
@@ -65,7 +66,6 @@ func (s *TokenStore) key(text *data.Text, tok tokenizer.Tokenizer, more any) (ke
 		sum := sha256.Sum256(part)
 		h.Write(sum[:])
 	}
-	text.Hash(h)
 	return data.StoredKey(h.Sum(nil)), nil
 }
 
@@ -73,53 +73,137 @@ func storedName(key data.StoredKey) string {
 	return path.Join(rundir.TokenDir, hex.EncodeToString(key[:])+rundir.TokenSuffix)
 }
 
-// corpus encodes a text, or takes its ids from the folder; fresh says that it has encoded it. plain: the names of
-// special tokens are text.
-func (s *TokenStore) corpus(text *data.Text, tok tokenizer.Tokenizer, plain bool) (c data.Corpus, fresh bool, err error) {
+// storedReader is how files become ids that are worth keeping.
+type storedReader[T any] struct {
+	tok   tokenizer.Tokenizer
+	more  any // what decides the ids beside the text and the tokenizer
+	text  func() (*data.Text, error)
+	made  func(text *data.Text) (T, error)
+	read  func(f checkpoint.File, size int64, key data.StoredKey) (v T, keeps bool, err error) // keeps: v reads from the file, and closes it
+	write func(w io.Writer, key data.StoredKey, v T) error
+}
+
+// idsOf takes the ids of files from the folder, if it has them, and else reads the files and encodes their text. accept judges their
+// content; nil: anything is accepted. The text of files whose ids the folder has is only hashed.
+func idsOf[T any](s *TokenStore, files []string, accept func(data.Identity) error, r storedReader[T]) (v T, err error) {
+	if s.kept(r.tok) && s.any() {
+		u, err := data.OpenUnread(files)
+		if err != nil {
+			return v, err
+		}
+		if u != nil {
+			v, ok, err := loadUnread(s, u, len(files), accept, r)
+			if ok || err != nil {
+				return v, err
+			}
+			accept = nil // it has accepted
+		}
+	}
+	text, err := r.text()
+	if err != nil || accept == nil && !s.kept(r.tok) {
+		return call(text, err, r.made)
+	}
+	id, err := text.Identity()
+	if err == nil && accept != nil {
+		err = accept(id)
+	}
+	if err != nil || !s.kept(r.tok) {
+		return call(text, err, r.made)
+	}
+	digest, err := text.Digest(id)
+	if err != nil {
+		return v, err
+	}
+	key, err := storedKey(digest, len(files), r.tok, r.more)
+	if err != nil {
+		return v, err
+	}
+	return take(s, key, func(f checkpoint.File, size int64) (T, bool, error) { return r.read(f, size, key) },
+		func() (T, error) { return r.made(text) }, func(w io.Writer, v T) error { return r.write(w, key, v) })
+}
+
+func call[T any](text *data.Text, err error, made func(text *data.Text) (T, error)) (v T, _ error) {
+	if err != nil {
+		return v, err
+	}
+	return made(text)
+}
+
+// loadUnread is idsOf for a text whose ids may be in the folder; ok reports whether they are.
+func loadUnread[T any](s *TokenStore, u *data.Unread, files int, accept func(data.Identity) error, r storedReader[T]) (v T, ok bool,
+	err error) {
+	id, err := u.Identity()
+	if err == nil && accept != nil {
+		err = accept(id)
+	}
+	if err != nil {
+		return v, false, err
+	}
+	digest, err := u.Digest(id)
+	if err != nil {
+		return v, false, err
+	}
+	key, err := storedKey(digest, files, r.tok, r.more)
+	if err != nil {
+		return v, false, err
+	}
+	name := storedName(key)
+	v, err = open(s.fs, name, func(f checkpoint.File, size int64) (T, bool, error) { return r.read(f, size, key) })
+	if err != nil { // the reader of the text reports it
+		return v, false, nil //nolint:nilerr // see above
+	}
+	s.used[name] = true
+	return v, true, nil
+}
+
+// any reports whether the folder has any ids.
+func (s *TokenStore) any() bool {
+	entries, err := s.fs.ReadDir(rundir.TokenDir)
+	return err == nil && len(entries) > 0
+}
+
+// corpus encodes the text of files, or takes its ids from the folder. text reads the files; fresh gets a text that was encoded now. plain:
+// the names of special tokens are text.
+func (s *TokenStore) corpus(files []string, accept func(data.Identity) error, text func() (*data.Text, error),
+	tok tokenizer.Tokenizer, plain bool, fresh func(*data.Text)) (data.Corpus, error) {
 	encode, how := tok, "text"
 	if !plain {
 		encode, how = tokenizer.WithNames(tok), "text with names of tokens"
 	}
-	if !s.kept(tok) {
-		c, err = text.Encode(encode)
-		return c, true, err
-	}
-	key, err := s.key(text, tok, how)
-	if err != nil {
-		return nil, false, err
-	}
-	c, err = take(s, key, func(r io.Reader, size int64) (data.Corpus, error) {
-		return data.ReadCorpus(r, size, key, tok.Vocab())
-	}, func() (data.Corpus, error) {
-		fresh = true
-		return text.Encode(encode)
-	}, func(w io.Writer, c data.Corpus) error {
-		return data.WriteCorpus(w, key, tok.Vocab(), c)
-	})
-	return c, fresh, err
+	return idsOf(s, files, accept, storedReader[data.Corpus]{tok: tok, more: how, text: text,
+		made: func(text *data.Text) (data.Corpus, error) {
+			fresh(text)
+			return text.Encode(encode)
+		},
+		read: func(f checkpoint.File, size int64, key data.StoredKey) (data.Corpus, bool, error) {
+			c, err := data.OpenCorpus(f, size, key, tok.Vocab())
+			return c, err == nil, err
+		},
+		write: func(w io.Writer, key data.StoredKey, c data.Corpus) error {
+			return data.WriteCorpus(w, key, tok.Vocab(), c)
+		}})
 }
 
-// documents reads and encodes documents, or takes them from the folder.
-func (s *TokenStore) documents(text *data.Text, r *documentReader) ([]data.Document, error) {
-	if !s.kept(r.tok) {
-		return readDocuments(text, r)
-	}
-	key, err := s.key(text, r.tok, r.decides())
-	if err != nil {
-		return nil, err
-	}
-	return take(s, key, func(f io.Reader, size int64) ([]data.Document, error) {
-		return data.ReadDocuments(f, size, key, r.tok.Vocab())
-	}, func() ([]data.Document, error) {
-		return readDocuments(text, r)
-	}, func(w io.Writer, docs []data.Document) error {
-		return data.WriteDocuments(w, key, r.tok.Vocab(), docs)
-	})
+// documents reads and encodes the documents of files, or takes them from the folder.
+func (s *TokenStore) documents(files []string, accept func(data.Identity) error, r *documentReader) ([]data.Document, error) {
+	return idsOf(s, files, accept, storedReader[[]data.Document]{tok: r.tok, more: r.decides(),
+		text: func() (*data.Text, error) {
+			text, err := data.ReadRows(files, r.columns())
+			return text, unreadable(err)
+		},
+		made: func(text *data.Text) ([]data.Document, error) { return readDocuments(text, r) },
+		read: func(f checkpoint.File, size int64, key data.StoredKey) ([]data.Document, bool, error) {
+			docs, err := data.ReadDocuments(f, size, key, r.tok.Vocab(), files)
+			return docs, false, err
+		},
+		write: func(w io.Writer, key data.StoredKey, docs []data.Document) error {
+			return data.WriteDocuments(w, key, r.tok.Vocab(), files, docs)
+		}})
 }
 
 // take reads a file of the folder. If there is none, it computes the content and remembers to write it.
 // A file that cannot be read is treated like a missing one.
-func take[T any](s *TokenStore, key data.StoredKey, read func(r io.Reader, size int64) (T, error), made func() (T, error),
+func take[T any](s *TokenStore, key data.StoredKey, read func(f checkpoint.File, size int64) (T, bool, error), made func() (T, error),
 	write func(io.Writer, T) error) (T, error) {
 	name := storedName(key)
 	again := s.used[name] // training and validation use the same text
@@ -137,17 +221,23 @@ func take[T any](s *TokenStore, key data.StoredKey, read func(r io.Reader, size 
 	return v, err
 }
 
-func open[T any](f checkpoint.FS, name string, read func(r io.Reader, size int64) (T, error)) (v T, err error) {
+func open[T any](f checkpoint.FS, name string, read func(f checkpoint.File, size int64) (v T, keeps bool, err error)) (v T, err error) {
 	file, err := f.Open(name)
 	if err != nil {
 		return v, err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	keeps := false
+	defer func() {
+		if !keeps {
+			err = errors.Join(err, file.Close())
+		}
+	}()
 	info, err := file.Stat()
 	if err != nil {
 		return v, err
 	}
-	return read(file, info.Size())
+	v, keeps, err = read(file, info.Size())
+	return v, err
 }
 
 // Write writes new files to the folder and removes those that this run no longer uses. A failure
@@ -183,4 +273,54 @@ func (s *TokenStore) replace() error {
 		}
 	}
 	return err
+}
+
+// log opens a growing log of ids in the folder. It is written before the run starts: the folder is locked, and one that has only ids
+// is as good as an empty one. Without a store, the log is removed at its end.
+func (s *TokenStore) log(key data.StoredKey, vocab int) (*data.Log, error) {
+	if s == nil {
+		return temporaryLog(key, vocab)
+	}
+	if err := s.fs.Mkdir(rundir.TokenDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	base := path.Join(rundir.TokenDir, hex.EncodeToString(key[:]))
+	var files [2]checkpoint.File
+	for i, suffix := range []string{rundir.LogSuffix, rundir.IndexSuffix} {
+		s.used[base+suffix] = true
+		f, err := s.fs.Append(base + suffix)
+		if err != nil {
+			if i > 0 {
+				err = errors.Join(err, files[0].Close())
+			}
+			return nil, err
+		}
+		files[i] = f
+	}
+	l, err := data.OpenLog(files[0], files[1], key, vocab)
+	if errors.Is(err, data.ErrStored) {
+		s.Warnings = append(s.Warnings, fmt.Sprintf("the token ids in %s cannot be used; tokenizing again: %v",
+			s.fs.Path(base+rundir.IndexSuffix), err))
+		if err = errors.Join(files[0].Truncate(0), files[1].Truncate(0)); err == nil {
+			l, err = data.OpenLog(files[0], files[1], key, vocab)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, files[0].Close(), files[1].Close())
+	}
+	return l, nil
+}
+
+// temporaryLog makes a log in files that have no name.
+func temporaryLog(key data.StoredKey, vocab int) (*data.Log, error) {
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.CreateTemp("", "troupe-ids-*")
+		if err != nil {
+			return nil, err
+		}
+		_ = os.Remove(f.Name()) // where that is not possible the system does it later
+		files[i] = f
+	}
+	return data.OpenLog(files[0], files[1], key, vocab)
 }

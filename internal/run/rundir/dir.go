@@ -97,6 +97,7 @@ func (d *Dir) admissibleIn(cfg *config.Config, fresh bool, fsys checkpoint.FS) e
 		case e.Name() == checkpoint.LockName:
 			locked = true
 		case e.Name() == SocketFile: // of a process that has ended
+		case e.Name() == TokenDir: // a stream is tokenized before the run starts
 		case !strings.HasPrefix(e.Name(), folder.TmpPrefix):
 			names = append(names, e.Name())
 		}

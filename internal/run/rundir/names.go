@@ -23,15 +23,21 @@ const (
 	AdapterFile = "adapter.json"              // of a checkpoint without the frozen weights: see Adapted
 	SocketFile  = ".socket"                   // at which the run listens: see package control
 	TokenDir    = "tokens"                    // folder of the run's texts as token ids
-	TokenSuffix = ".ids"                      // of the files in it
+	TokenSuffix = ".ids"                      // of the files in it, ids of a whole text
+	LogSuffix   = ".log"                      // ids of a stream, as far as it was read
+	IndexSuffix = ".index"                    // the documents in them
 	ProbePrefix = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
 )
 
 // IsTokenFile reports whether a file in TokenDir is one of token ids, whole or not finished.
 func IsTokenFile(name string) bool {
-	hexa := strings.TrimSuffix(strings.TrimPrefix(name, folder.TmpPrefix), TokenSuffix)
-	_, err := hex.DecodeString(hexa)
-	return err == nil && len(hexa) == 64 && strings.HasSuffix(name, TokenSuffix)
+	for _, suffix := range []string{TokenSuffix, LogSuffix, IndexSuffix} {
+		if hexa, ok := strings.CutSuffix(strings.TrimPrefix(name, folder.TmpPrefix), suffix); ok {
+			_, err := hex.DecodeString(hexa)
+			return err == nil && len(hexa) == 64
+		}
+	}
+	return false
 }
 
 // ErrFolder: the folder cannot be used for this run.

@@ -39,6 +39,8 @@ type Data struct {
 	Val   *data.Identity `json:"val,omitempty"` // nil: a part of the training files
 	// Evals are those of the sets in [[eval]], by name.
 	Evals map[string]data.Identity `json:"evals,omitempty"`
+	// Sources are the files of each [[data.source]], by name. Train is empty with them.
+	Sources map[string]data.Identity `json:"sources,omitempty"`
 }
 
 // Decision is a user's choice that changed how a run resumed.
