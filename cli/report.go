@@ -114,8 +114,16 @@ func dataLines(i troupe.Info) []string {
 				words.Count(i.ValTokens), words.Plural(i.EvalWindows, "window")))
 		}
 		lines = append(sets(lines), packingLines(i)...)
-		lines = append(lines,
-			fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs), words.Count(i.EpochWindows), few(i.EpochSteps)))
+		if i.Sources != "" {
+			for _, source := range strings.Split(i.Sources, "; ") {
+				lines = append(lines, "source    "+words.OneLine(source))
+			}
+		}
+		if i.EpochWindows > 0 { // else the data is a stream
+			lines = append(lines, fmt.Sprintf("epochs    %s in total; one epoch is %s windows (%s steps)", few(i.Epochs),
+				words.Count(i.EpochWindows),
+				few(i.EpochSteps)))
+		}
 		if i.Text != "" {
 			lines = append(lines, "text      "+words.OneLine(i.Text))
 		}

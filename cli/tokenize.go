@@ -22,6 +22,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
@@ -51,7 +52,8 @@ func (a *app) newTokenize() *cobra.Command {
 		Short: "Encode text, decode ids, or train a tokenizer",
 		Long: `Encode text with a model's tokenizer, decode ids, or train a tokenizer.
 
-Encode. Each FILE is a text file; - is standard input, as in echo Once | engine tokenize … -.
+Encode. Each FILE is a text file, or a Parquet file of documents; - is standard input, as in
+echo Once | engine tokenize … -.
 It prints one token per line, with its id,
 or with --json one array of ids per FILE. The ids equal those of the Hugging Face tokenizers
 library for the same tokenizer.json.
@@ -60,8 +62,9 @@ Decode. With --decode, each FILE is an array of ids such as [1,2,3]. It prints t
 with --json a JSON string.
 
 Train. With --train it trains a byte-level BPE tokenizer of up to --vocab tokens on all
-FILEs, which may be quoted patterns such as 'corpus/**/*.txt', and writes tokenizer.json and
-tokenizer_config.json to the folder --to. In the config, set data.tokenizer to that tokenizer.json.
+FILEs, which may be quoted patterns such as 'corpus/**/*.txt', or the folder of a dataset with
+Parquet files. It writes tokenizer.json and tokenizer_config.json to the folder --to. In the
+config, set data.tokenizer to that tokenizer.json.
 
 Special tokens. By default (--special names) the name of a special token in a text stands
 for the token, as in training (data.special_tokens = "tokens"). With none, names are plain
@@ -93,7 +96,8 @@ See also: engine run, engine help formats.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "`path` of a tokenizer.json, or of a folder with one: a run, a checkpoint or a Hugging Face model; or of a GGUF file")
+	f.StringVar(&o.from, "from", "",
+		"`path` of a tokenizer.json, or of a folder with one: a run, a checkpoint or a Hugging Face model; or of a GGUF file")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON")
 	f.BoolVar(&o.decode, "decode", false, "decode ids to text")
 	f.StringVar(&o.special, "special", specialNames, "`handling` of special tokens: none, names or add (see above)")
@@ -234,6 +238,9 @@ func readText(name, invalidUTF8 string) ([]byte, error) {
 		}
 		return data.TextOf(nameOf(name), content)
 	}
+	if table, err := data.IsTable(name); err != nil || table {
+		return tableText(name, err)
+	}
 	text, err := read([]string{name})
 	if errors.Is(err, data.ErrEmpty) {
 		return nil, nil
@@ -245,6 +252,33 @@ func readText(name, invalidUTF8 string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %d bytes, the limit is %d", name, n, maxTokenizeBytes)
 	}
 	return text.Bytes(), nil
+}
+
+// tableText returns the texts of the documents in a Parquet file.
+func tableText(name string, err error) (text []byte, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	rows, err := data.OpenRows([]string{name}, config.DocumentKeys, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for len(text) <= maxTokenizeBytes {
+		row, err := rows.Next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return text, nil
+		}
+		if err == nil {
+			if text, err = corpus.AppendRowText(text, row.Line); err != nil {
+				err = fmt.Errorf("%s, row %d: %w", words.OneLine(name), row.Row, err)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s: more than %d bytes of text, the limit", words.OneLine(name), maxTokenizeBytes)
 }
 
 // maxTokenizeBytes is the largest text that can be encoded: the text and its ids are held in memory.

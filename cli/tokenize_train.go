@@ -17,9 +17,28 @@ import (
 // tokenizerConfigFile names the roles of a tokenizer's special tokens.
 const tokenizerConfigFile = "tokenizer_config.json"
 
+// tokenizerFiles finds the files of patterns: of a dataset, those to train on; of another folder, all.
+func tokenizerFiles(patterns []string) ([]string, error) {
+	var all []string
+	for _, p := range patterns {
+		d, err := data.FindDataset(p, "")
+		if err != nil {
+			return nil, err
+		}
+		files := []string{p}
+		if d != nil {
+			if files, err = d.Split(data.SplitTrain); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, files...)
+	}
+	return data.Files(all)
+}
+
 // trainTokenizer trains a tokenizer on files and writes it to a folder.
 func (a *app) trainTokenizer(o tokenizeFlags, patterns []string) error {
-	names, err := data.Files(patterns) // a folder is all files in it
+	names, err := tokenizerFiles(patterns)
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}

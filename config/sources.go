@@ -8,10 +8,10 @@ import (
 // sourceName checks for the name of a source of documents.
 var sourceName = &check{setName.allows, func(v any) (string, string) {
 	problem, hint := setName.judge(v)
-	switch name := v.(string); {
-	case name == MainSet:
+	switch v.(string) {
+	case MainSet:
 		return "", ""
-	case name == "":
+	case "":
 		return "the source has no name", `name it, such as name = "chat"`
 	}
 	return problem, hint

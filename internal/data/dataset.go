@@ -271,7 +271,7 @@ func (d *Dataset) byName(subset string, readme bool) (*Dataset, error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		split := ""
+		var split string
 		if m := shardName.FindStringSubmatch(path.Base(rel)); m != nil {
 			split = m[1]
 			if word := splitWords[strings.ToLower(split)]; word != "" {

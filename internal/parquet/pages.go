@@ -17,7 +17,6 @@ type page struct {
 	packed, unpacked      int64 // bytes
 	values                int64
 	levels                int64 // bytes of levels before the values, which are not compressed
-	plain                 bool  // the values of this page are not compressed
 	repetition, defLevels int64
 }
 

@@ -174,7 +174,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 
 // fewRecords keeps more of a few documents for validation.
 func (p *Proposal) fewRecords(n int64) {
-	if n < 100 && !p.has("data.val") {
+	if n < 100 && !p.has("data.val") && !p.ownVal {
 		p.set("data.val_fraction", 0.2, "Fraction of the documents that is kept for validation")
 	}
 }

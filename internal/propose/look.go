@@ -41,12 +41,37 @@ type file struct {
 	whole bool   // head is all of it
 }
 
-// files finds and reads the start of the files of patterns.
-func files(patterns []string) ([]file, error) {
-	names, err := data.Files(patterns)
-	if err != nil {
-		return nil, err
+// find finds files to train on, and files to validate on that a folder names. dataset reports that a folder is laid out like a
+// dataset: a run takes its splits from it.
+func find(patterns []string) (train, val []string, dataset bool, err error) {
+	var rest []string
+	for _, p := range patterns {
+		d, err := data.FindDataset(p, "")
+		if err != nil {
+			return nil, nil, false, err
+		}
+		if d == nil {
+			rest = append(rest, p)
+			continue
+		}
+		files, err := d.Split(data.SplitTrain)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		train, val, dataset = append(train, files...), append(val, d.Splits[data.SplitValidation]...), true
 	}
+	if len(rest) > 0 {
+		var files []string
+		if files, err = data.Files(rest); err != nil {
+			return nil, nil, false, err
+		}
+		train = append(train, files...)
+	}
+	return train, val, dataset, nil
+}
+
+// look reads the start of files.
+func look(names []string) ([]file, error) {
 	all := make([]file, 0, len(names))
 	left := int64(limitLookBytes)
 	for _, name := range names {
@@ -105,6 +130,8 @@ func kindOf(name string, head []byte) (kind, error) {
 		return isIDX, nil
 	case ext == ".bin" || ext == ".ids" || ext == ".uint16" || ext == ".u16":
 		return isIDs, nil
+	case ext == ".parquet":
+		return isLines, nil
 	case ext == ".csv" || ext == ".tsv":
 		return isCSV, notText(name, head)
 	case ext == ".jsonl" || ext == ".ndjson" || ext == ".json":

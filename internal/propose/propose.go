@@ -23,6 +23,7 @@ type Proposal struct {
 	About    string // what the data is, in words
 	Settings []config.Setting
 	Notes    []string // what else one can do, in sentences
+	ownVal   bool     // the data is a dataset with a split to validate on
 }
 
 func (p *Proposal) set(key string, value any, note string) {
@@ -56,7 +57,11 @@ func For(o Options) (*Proposal, error) {
 		p.set("run.name", cmp.Or(o.Name, "run"), "The output folder is runs/NAME")
 		return p, nil
 	}
-	all, err := files(o.Patterns)
+	names, splitVal, dataset, err := find(o.Patterns)
+	if err != nil {
+		return nil, err
+	}
+	all, err := look(names)
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +69,15 @@ func For(o Options) (*Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	train, val := apart(all)
-	patterns := shorter(o.Patterns, train)
+	train, val := all, []file(nil)
+	patterns := o.Patterns
+	if !dataset {
+		train, val = apart(all)
+		patterns = shorter(patterns, train)
+	} else if is != isLines {
+		return nil, fmt.Errorf("%w: %s has %s beside a dataset; give files of one kind", ErrData, words.OneLine(strings.Join(patterns, " ")), is)
+	}
+	p.ownVal = len(splitVal) > 0
 	if len(val) > 0 {
 		patterns = namesOf(train)
 		if is != isIDX {
