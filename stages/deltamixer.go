@@ -74,7 +74,7 @@ func (m *deltaMixer) makeGates(c *pass, n tensorops.Tensor) (gates, a tensorops.
 	a = m.of(c, &m.a, n)
 	b := m.of(c, &m.b, n)
 	gates = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, 2*m.spec.valueHeads)
-	c.DeltaGates(gates, a, b, c.weight(m.aLog), c.weight(m.dtBias))
+	c.DeltaGates(gates, a, b, c.weight(m.aLog), c.weight(m.dtBias), tensorops.DeltaGatesOpts{})
 	c.Free(b)
 	return gates, a
 }

@@ -281,18 +281,20 @@ func TestArgs(t *testing.T) {
 // keys and 4 of 6 of values.
 func recordDelta(c args, f func(dims ...int) Tensor) {
 	l := c.l
-	conv := CausalConvArgs{Y: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), State: f(2, 3, 7), ConvOpts: ConvOpts{Batch: 2}}
+	ids := func(n int) Tensor { return l.Alloc(Int32, n) }
+	conv := CausalConvArgs{Y: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), State: f(2, 3, 7), ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
 	l.CausalConv(conv.Y, conv.X, conv.Weight, conv.State, conv.ConvOpts)
 	recorded(c, KindCausalConv, (*Op).CausalConv, conv)
-	convGrad := CausalConvGradArgs{DX: f(6, 7), DY: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), ConvOpts: ConvOpts{Batch: 2}}
+	convGrad := CausalConvGradArgs{DX: f(6, 7), DY: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
 	l.CausalConvGrad(convGrad.DX, convGrad.DY, convGrad.X, convGrad.Weight, convGrad.ConvOpts)
 	recorded(c, KindCausalConvGrad, (*Op).CausalConvGrad, convGrad)
-	convWeight := CausalConvWeightGradArgs{DWeight: f(7, 4), DY: f(6, 7), X: f(6, 7), Weight: f(7, 4), ConvOpts: ConvOpts{Batch: 2}}
+	convWeight := CausalConvWeightGradArgs{DWeight: f(7, 4), DY: f(6, 7), X: f(6, 7), Weight: f(7, 4), ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
 	l.CausalConvWeightGrad(convWeight.DWeight, convWeight.DY, convWeight.X, convWeight.Weight, convWeight.ConvOpts)
 	recorded(c, KindCausalConvWeightGrad, (*Op).CausalConvWeightGrad, convWeight)
 
-	gates := DeltaGatesArgs{Gates: f(6, 8), A: f(6, 4), B: f(6, 4), ALog: f(4), DTBias: f(4)}
-	l.DeltaGates(gates.Gates, gates.A, gates.B, gates.ALog, gates.DTBias)
+	gates := DeltaGatesArgs{Gates: f(6, 8), A: f(6, 4), B: f(6, 4), ALog: f(4), DTBias: f(4),
+		DeltaGatesOpts: DeltaGatesOpts{Batch: 2, Starts: ids(6)}}
+	l.DeltaGates(gates.Gates, gates.A, gates.B, gates.ALog, gates.DTBias, gates.DeltaGatesOpts)
 	recorded(c, KindDeltaGates, (*Op).DeltaGates, gates)
 	gatesGrad := DeltaGatesGradArgs{DA: f(6, 4), DB: f(6, 4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4), DTBias: f(4)}
 	l.DeltaGatesGrad(gatesGrad.DA, gatesGrad.DB, gatesGrad.DGates, gatesGrad.Gates, gatesGrad.A, gatesGrad.ALog, gatesGrad.DTBias)

@@ -3,6 +3,9 @@ package tensorops
 // ConvOpts holds the sizes of a causal convolution.
 type ConvOpts struct {
 	Batch int // B sequences
+	// Starts, an int32 for each row of x, is where the row's document starts: row t reads no row of its
+	// sequence before Starts[t], but always itself. Invalid: all start before the first row.
+	Starts Tensor
 }
 
 // CausalConv records y = SiLU(the causal depthwise convolution of x): for each channel c of each
@@ -27,13 +30,13 @@ type CausalConvArgs struct {
 
 // Put stores the operands.
 func (a CausalConvArgs) Put(o *Op) {
-	o.operands(a.Y, a.X, a.Weight, a.State)
+	o.operands(a.Y, a.X, a.Weight, a.State, a.Starts)
 	o.I[0] = a.Batch
 }
 
 // CausalConv reads the operands.
 func (o *Op) CausalConv() CausalConvArgs {
-	return CausalConvArgs{Y: o.T[0], X: o.T[1], Weight: o.T[2], State: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0]}}
+	return CausalConvArgs{Y: o.T[0], X: o.T[1], Weight: o.T[2], State: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0], Starts: o.T[4]}}
 }
 
 // CausalConvGrad records the gradient of CausalConv's input, for sequences without a state:
@@ -58,13 +61,13 @@ type CausalConvGradArgs struct {
 
 // Put stores the operands.
 func (a CausalConvGradArgs) Put(o *Op) {
-	o.operands(a.DX, a.DY, a.X, a.Weight)
+	o.operands(a.DX, a.DY, a.X, a.Weight, a.Starts)
 	o.I[0] = a.Batch
 }
 
 // CausalConvGrad reads the operands.
 func (o *Op) CausalConvGrad() CausalConvGradArgs {
-	return CausalConvGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Weight: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0]}}
+	return CausalConvGradArgs{DX: o.T[0], DY: o.T[1], X: o.T[2], Weight: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0], Starts: o.T[4]}}
 }
 
 // CausalConvWeightGrad records dweight[c, k] += Σ ds[t]·x[t−K+1+k] over the rows of all sequences, with ds
@@ -84,21 +87,22 @@ type CausalConvWeightGradArgs struct {
 
 // Put stores the operands.
 func (a CausalConvWeightGradArgs) Put(o *Op) {
-	o.operands(a.DWeight, a.DY, a.X, a.Weight)
+	o.operands(a.DWeight, a.DY, a.X, a.Weight, a.Starts)
 	o.I[0] = a.Batch
 }
 
 // CausalConvWeightGrad reads the operands.
 func (o *Op) CausalConvWeightGrad() CausalConvWeightGradArgs {
-	return CausalConvWeightGradArgs{DWeight: o.T[0], DY: o.T[1], X: o.T[2], Weight: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0]}}
+	return CausalConvWeightGradArgs{DWeight: o.T[0], DY: o.T[1], X: o.T[2], Weight: o.T[3], ConvOpts: ConvOpts{Batch: o.I[0], Starts: o.T[4]}}
 }
 
 // MaxConvTaps is the largest K of a causal convolution.
 const MaxConvTaps = 16
 
-const needConv = "x and y are B·T rows of C channels, weight is C×K float32 with K from 1 to 16, state has B·(K−1)·C elements (sizes: B)"
+const needConv = "x and y are B·T rows of C channels, weight is C×K float32 with K from 1 to 16, state has B·(K−1)·C elements, starts none or an int32 for each row (sizes: B)"
 
 // fit reports whether x and weight have these sizes.
 func (c ConvOpts) fit(x, weight Tensor) bool {
-	return c.Batch > 0 && x.Rows()%c.Batch == 0 && weight.Rows() == x.Cols() && weight.Cols() >= 1 && weight.Cols() <= MaxConvTaps
+	return c.Batch > 0 && x.Rows()%c.Batch == 0 && weight.Rows() == x.Cols() && weight.Cols() >= 1 && weight.Cols() <= MaxConvTaps &&
+		startsFit(c.Starts, x)
 }

@@ -35,17 +35,29 @@ func deltaCases() []Case {
 }
 
 // conv is a causal convolution.
-type conv struct{ batch, positions, channels, taps int }
+type conv struct {
+	batch, positions, channels, taps int
+
+	docs docs
+}
 
 func (c conv) String() string {
-	return fmt.Sprintf("B=%d T=%d C=%d K=%d", c.batch, c.positions, c.channels, c.taps)
+	s := fmt.Sprintf("B=%d T=%d C=%d K=%d", c.batch, c.positions, c.channels, c.taps)
+	if c.docs != noDocs {
+		s += fmt.Sprintf(" docs=%s", c.docs)
+	}
+	return s
 }
 
 var convs = []conv{
-	{1, 0, 3, 4}, {1, 1, 1, 1}, {1, 1, 5, 4}, {3, 2, 7, 4}, {2, 17, 5, 4}, {2, 67, 33, 4}, {1, 130, 515, 4}, {2, 70, 37, 2}, {1, 33, 9, 16},
+	{1, 0, 3, 4, noDocs}, {1, 1, 1, 1, noDocs}, {1, 1, 5, 4, noDocs}, {3, 2, 7, 4, noDocs}, {2, 17, 5, 4, noDocs}, {2, 67, 33, 4, noDocs},
+	{1, 130, 515, 4, noDocs}, {2, 70, 37, 2, noDocs}, {1, 33, 9, 16, noDocs},
+	{2, 17, 5, 4, tokenDocs}, {2, 67, 33, 4, shortDocs}, {1, 130, 515, 4, longDocs}, {2, 70, 7, 4, anyStarts}, {1, 33, 9, 16, shortDocs},
 }
 
-func (c conv) opts() tensorops.ConvOpts { return tensorops.ConvOpts{Batch: c.batch} }
+func (c conv) opts(b *builder) tensorops.ConvOpts {
+	return tensorops.ConvOpts{Batch: c.batch, Starts: c.docs.starts(b, c.batch, c.positions, c.positions, 0)}
+}
 
 // inputs are x, a view of columns, and the weights.
 func (c conv) inputs(b *builder) (x, weight tensorops.Tensor) {
@@ -56,10 +68,10 @@ func (c conv) inputs(b *builder) (x, weight tensorops.Tensor) {
 func (c conv) forward(b *builder) {
 	x, weight := c.inputs(b)
 	y := b.garbage(c.batch*c.positions, c.channels)
-	b.CausalConv(y, x, weight, none, c.opts())
+	b.CausalConv(y, x, weight, none, c.opts(b))
 	b.check(y, "y").scaled(1)
 	state := b.normal(c.batch, c.taps-1, c.channels)
-	b.CausalConv(y, x, weight, state, c.opts())
+	b.CausalConv(y, x, weight, state, c.opts(b))
 	b.check(y, "y after a state").scaled(1)
 	b.check(state, "the state after it")
 }
@@ -68,14 +80,14 @@ func (c conv) grad(b *builder) {
 	x, weight := c.inputs(b)
 	whole, dx := b.framed(c.batch*c.positions, c.channels)
 	b.Fill(whole, math.NaN())
-	b.CausalConvGrad(dx, b.normal(c.batch*c.positions, c.channels), x, weight, c.opts())
+	b.CausalConvGrad(dx, b.normal(c.batch*c.positions, c.channels), x, weight, c.opts(b))
 	b.check(whole, "dx").scaled(1)
 }
 
 func (c conv) weightGrad(b *builder) {
 	x, weight := c.inputs(b)
 	dweight := b.single(c.channels, c.taps)
-	b.CausalConvWeightGrad(dweight, b.normal(c.batch*c.positions, c.channels), x, weight, c.opts())
+	b.CausalConvWeightGrad(dweight, b.normal(c.batch*c.positions, c.channels), x, weight, c.opts(b))
 	b.check(dweight, "dweight").summed(c.batch * c.positions)
 }
 
@@ -88,16 +100,24 @@ func eachGates(b *builder, check func(b *builder, rows, heads int, a, aLog, dtBi
 	}
 }
 
+// gateOpts lets documents share the rows of some cases, as one sequence.
+func gateOpts(b *builder, rows int) tensorops.DeltaGatesOpts {
+	if rows != 5 && rows != 67 {
+		return tensorops.DeltaGatesOpts{}
+	}
+	return tensorops.DeltaGatesOpts{Batch: 1, Starts: shortDocs.starts(b, 1, rows, rows, 0)}
+}
+
 func checkGates(b *builder, rows, heads int, a, aLog, dtBias tensorops.Tensor) {
 	gates := b.garbage32(rows, 2*heads)
-	b.DeltaGates(gates, a, b.spread(0, 3, rows, heads), aLog, dtBias)
+	b.DeltaGates(gates, a, b.spread(0, 3, rows, heads), aLog, dtBias, gateOpts(b, rows))
 	b.check(gates, "gates of %d×%d", rows, heads).scaled(1)
 }
 
 // madeGates are gates of a, with the numbers of dgates.
 func madeGates(b *builder, rows, heads int, a, aLog, dtBias tensorops.Tensor) (gates, dgates tensorops.Tensor) {
 	gates = b.garbage32(rows, 2*heads)
-	b.DeltaGates(gates, a, b.spread(0, 3, rows, heads), aLog, dtBias)
+	b.DeltaGates(gates, a, b.spread(0, 3, rows, heads), aLog, dtBias, gateOpts(b, rows))
 	return gates, b.single(rows, 2*heads)
 }
 
@@ -124,6 +144,7 @@ type delta struct {
 	decay  float64 // standard deviation of the projection that decays come from; 0: 1
 	views  bool    // q, k and v are columns of one matrix, their gradients of another
 	either bool    // also in bfloat16
+	docs   docs
 }
 
 func (d delta) String() string {
@@ -133,6 +154,9 @@ func (d delta) String() string {
 	}
 	if d.views {
 		s += " views"
+	}
+	if d.docs != noDocs {
+		s += fmt.Sprintf(" docs=%s", d.docs)
 	}
 	return s
 }
@@ -150,6 +174,12 @@ var deltas = []delta{
 	{batch: 1, positions: 200, keyHeads: 1, valueHeads: 2, dk: 32, dv: 32, decay: 20},
 	{batch: 1, positions: 70, keyHeads: 1, valueHeads: 1, dk: 128, dv: 128},
 	{batch: 1, positions: 35, keyHeads: 1, valueHeads: 1, dk: 256, dv: 136},
+
+	// Documents that share a sequence.
+	{batch: 2, positions: 17, keyHeads: 2, valueHeads: 4, dk: 5, dv: 8, docs: tokenDocs},
+	{batch: 2, positions: 131, keyHeads: 1, valueHeads: 2, dk: 24, dv: 20, docs: shortDocs, either: true},
+	{batch: 1, positions: 200, keyHeads: 1, valueHeads: 2, dk: 32, dv: 32, decay: 20, docs: longDocs},
+	{batch: 1, positions: 128, keyHeads: 1, valueHeads: 1, dk: 16, dv: 16, docs: middleDoc},
 }
 
 func (d delta) opts() tensorops.DeltaOpts {
@@ -176,7 +206,8 @@ func (d delta) inputs(b *builder) (q, k, v, gates tensorops.Tensor) {
 	gates = b.garbage32(d.rows(), 2*d.valueHeads)
 	b.inSingle(func() {
 		a := b.spread(-2, max(d.decay, 1), d.rows(), d.valueHeads)
-		b.DeltaGates(gates, a, b.normal(d.rows(), d.valueHeads), b.normal(d.valueHeads), b.normal(d.valueHeads))
+		b.DeltaGates(gates, a, b.normal(d.rows(), d.valueHeads), b.normal(d.valueHeads), b.normal(d.valueHeads),
+			tensorops.DeltaGatesOpts{Batch: d.batch, Starts: d.docs.starts(b, d.batch, d.positions, d.positions, 0)})
 	})
 	return q, k, v, gates
 }

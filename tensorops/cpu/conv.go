@@ -15,6 +15,7 @@ const (
 type taps struct {
 	*exec
 	x, state  values
+	starts    starts    // of documents
 	stride    int       // of x
 	channels  int       // C
 	positions int       // T
@@ -25,10 +26,10 @@ type taps struct {
 }
 
 // newTaps views a convolution's operands in the first two slots.
-func (x *exec) newTaps(in, weight, state tensorops.Tensor, batch int) taps {
+func (x *exec) newTaps(in, weight, state tensorops.Tensor, o tensorops.ConvOpts) taps {
 	k := weight.Cols()
-	return taps{exec: x, x: x.values(0, in), state: x.values(1, state), stride: in.Stride(), channels: in.Cols(), positions: in.Rows() / batch,
-		w: x.byTap, k: k}
+	return taps{exec: x, x: x.values(0, in), state: x.values(1, state), starts: startsOf(o.Starts), stride: in.Stride(), channels: in.Cols(),
+		positions: in.Rows() / o.Batch, w: x.byTap, k: k}
 }
 
 // byTaps transposes the weights, for all cores.
@@ -72,11 +73,20 @@ func (p *taps) begin() {
 	}
 }
 
+// sees reports whether row t of sequence b reads row from.
+func (p *taps) sees(b, t, from int) bool {
+	return p.starts == nil || from >= min(p.starts.at(b*p.positions+t), t)
+}
+
 // sum stores Σ w[k]·x[t−K+1+k] of the channels from lo on.
 func (p *taps) sum(dst []float32, b, t, lo int) {
 	hi, any := lo+len(dst), false
 	for k := range p.k {
-		row := p.input(b, t-p.k+1+k, lo, hi)
+		from := t - p.k + 1 + k
+		if !p.sees(b, t, from) {
+			continue
+		}
+		row := p.input(b, from, lo, hi)
 		if row == nil {
 			continue
 		}
@@ -114,7 +124,7 @@ func (x *exec) causalConv() error {
 
 func causalConv(x *exec, lo, hi int) {
 	a := x.op.CausalConv()
-	p, y := x.newTaps(a.X, a.Weight, a.State, a.Batch), x.values(2, a.Y)
+	p, y := x.newTaps(a.X, a.Weight, a.State, a.ConvOpts), x.values(2, a.Y)
 	for i := lo; i < hi; i++ {
 		p.begin()
 		b, t0, t1, c0, c1 := p.part(i)
@@ -185,7 +195,7 @@ func (g *gradRows) grad(b, t, lo, hi int) []float32 {
 
 func causalConvGrad(x *exec, lo, hi int) {
 	a := x.op.CausalConvGrad()
-	p, dx := x.newTaps(a.X, a.Weight, tensorops.Tensor{}, a.Batch), x.values(2, a.DX)
+	p, dx := x.newTaps(a.X, a.Weight, tensorops.Tensor{}, a.ConvOpts), x.values(2, a.DX)
 	g := p.gradRows(x.values(3, a.DY), min(convChannels, p.channels))
 	for i := lo; i < hi; i++ {
 		p.begin()
@@ -198,14 +208,19 @@ func causalConvGrad(x *exec, lo, hi int) {
 			at := (b*p.positions+t)*a.DX.Stride() + c0
 			out := x.room(dx, at, at+c1-c0)
 			// In ascending order of the taps: the latest row first.
+			added := false
 			for k := max(0, t+p.k-p.positions); k < p.k; k++ {
+				if !p.sees(b, t+p.k-1-k, t) {
+					continue
+				}
 				ds := g.ds[(t+p.k-1-k)%p.k*len(g.sum):][:c1-c0]
 				w := p.w[k*p.channels+c0 : k*p.channels+c1]
-				if k == max(0, t+p.k-p.positions) {
-					x.dev.kernels.vec.Mul(out, ds, w)
-				} else {
+				if added {
 					x.dev.kernels.vec.MulPlus(out, ds, w, out)
+				} else {
+					x.dev.kernels.vec.Mul(out, ds, w)
 				}
+				added = true
 			}
 			x.put(dx, at, out)
 		}
@@ -222,7 +237,7 @@ func (x *exec) causalConvWeightGrad() error {
 // added in float32, and the blocks in float64.
 func causalConvWeightGrad(x *exec, lo, hi int) {
 	a := x.op.CausalConvWeightGrad()
-	p := x.newTaps(a.X, a.Weight, tensorops.Tensor{}, a.Batch)
+	p := x.newTaps(a.X, a.Weight, tensorops.Tensor{}, a.ConvOpts)
 	width := min(convColumns, p.channels)
 	g := p.gradRows(x.values(3, a.DY), width)
 	block, total := make([]float32, p.k*width), make([]float64, p.k*width)
@@ -236,8 +251,12 @@ func causalConvWeightGrad(x *exec, lo, hi int) {
 				for t := t0; t < min(t0+sumBlock, p.positions); t++ {
 					ds := g.grad(b, t, c0, c1)
 					for k := max(0, p.k-1-t); k < p.k; k++ {
+						from := t - p.k + 1 + k
+						if !p.sees(b, t, from) {
+							continue
+						}
 						sum := block[k*width:][:c1-c0]
-						x.dev.kernels.vec.MulPlus(sum, ds, p.input(b, t-p.k+1+k, c0, c1), sum)
+						x.dev.kernels.vec.MulPlus(sum, ds, p.input(b, from, c0, c1), sum)
 					}
 				}
 				for j, v := range block {

@@ -71,11 +71,16 @@ func gatedDeltaGrad(x *exec, lo, hi int) {
 func deltaGates(x *exec, lo, hi int) {
 	a := x.op.DeltaGates()
 	in, b, heads := x.values(0, a.A), x.values(1, a.B), a.A.Cols()
-	decay := decays(a.ALog)
+	decay, starts := decays(a.ALog), startsOf(a.Starts)
 	for n := lo; n < hi; n++ {
 		gates := f32(a.Gates)[n*2*heads:][:2*heads]
 		for h, v := range x.get(in, n*heads, (n+1)*heads) {
 			gates[h] = float32(-decay[h] * softplus(float64(v)+float64(f32(a.DTBias)[h])))
+		}
+		if starts != nil && a.Resets(n, a.A.Rows()/a.Batch, starts.at(n)) {
+			for h := range heads {
+				gates[h] = tensorops.DeltaReset
+			}
 		}
 		for h, v := range x.get(b, n*heads, (n+1)*heads) {
 			gates[heads+h] = float32(logistic(float64(v)))
@@ -108,7 +113,9 @@ func deltaGatesGrad(x *exec, lo, hi int) {
 		gates, d := f32(a.Gates)[2*i:2*j], f32(a.DGates)[2*i:2*j]
 		out := x.room(da, i, j)
 		for h, v := range x.get(in, i, j) {
-			out[h] = float32(-float64(d[h]) * decay[h] * logistic(float64(v)+float64(f32(a.DTBias)[h])))
+			if out[h] = 0; gates[h] > tensorops.DeltaReset {
+				out[h] = float32(-float64(d[h]) * decay[h] * logistic(float64(v)+float64(f32(a.DTBias)[h])))
+			}
 		}
 		x.put(da, i, out)
 		out = x.room(db, i, j)
@@ -133,6 +140,9 @@ func deltaGatesWeightBlocks(x *exec, lo, hi int) {
 		for n := r0; n < r1; n++ {
 			gates, d := f32(a.Gates)[n*2*heads:][:2*heads], f32(a.DGates)[n*2*heads:][:2*heads]
 			for h, v := range x.get(in, n*heads, (n+1)*heads) {
+				if gates[h] <= tensorops.DeltaReset {
+					continue
+				}
 				sums[h] += float32(d[h] * gates[h])
 				sums[heads+h] -= float32(float64(d[h]) * decay[h] * logistic(float64(v)+float64(f32(a.DTBias)[h])))
 			}

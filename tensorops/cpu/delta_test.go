@@ -57,7 +57,7 @@ func linearAttention(t *testing.T, dev tensorops.Device) []byte {
 		return t.Columns(0, keys), t.Columns(keys, 2*keys), t.Columns(2*keys, t.Cols())
 	}
 	l.CausalConv(mixed, x, weight, tensorops.Tensor{}, conv)
-	l.DeltaGates(gates, a, b, aLog, dtBias)
+	l.DeltaGates(gates, a, b, aLog, dtBias, tensorops.DeltaGatesOpts{})
 	q, k, v := split(mixed)
 	l.GatedDelta(o, q, k, v, gates, state, delta)
 	dmixed, dgates, dx, dweight := result(rows, 2*keys+values), result(rows, 2*heads), result(rows, 2*keys+values), result(2*keys+values, 4)

@@ -77,6 +77,9 @@
 // (kernels/turns.cuh), so every run has the same bits. Heads of more than 128 channels, and a soft cap with
 // dropout, take the kernels for float32.
 //
+// Where documents share a sequence, attention_starts finds which tiles of queries and of keys meet, and forms of the
+// kernels that are called _starts compute those. Other runs load none of these.
+//
 // # bfloat16
 //
 // Each operand of a kernel is float32 or bfloat16. A kernel looks at one bit for each operand

@@ -20,7 +20,7 @@ var deltaLaunchers = map[tensorops.Kind]launcher{
 
 // convArgs is conv_args of conv.cu.
 type convArgs struct {
-	out, x, weight, dy, state                  uint64
+	out, x, weight, dy, state, starts          uint64
 	xStride, outStride                         int64
 	sequences, positions, channels, rowsOfPart int64
 	taps                                       int32
@@ -28,11 +28,11 @@ type convArgs struct {
 }
 
 // convOf are the arguments of a convolution whose result is out.
-func convOf(out, x, weight, dy, state tensorops.Tensor, batch int) *convArgs {
+func convOf(out, x, weight, dy, state tensorops.Tensor, o tensorops.ConvOpts) *convArgs {
 	return &convArgs{
-		out: address(out), x: address(x), weight: address(weight), dy: address(dy), state: address(state),
+		out: address(out), x: address(x), weight: address(weight), dy: address(dy), state: address(state), starts: address(o.Starts),
 		xStride: int64(x.Stride()), outStride: int64(out.Stride()),
-		sequences: int64(batch), positions: int64(x.Rows() / batch), channels: int64(x.Cols()), taps: int32(weight.Cols()),
+		sequences: int64(o.Batch), positions: int64(x.Rows() / o.Batch), channels: int64(x.Cols()), taps: int32(weight.Cols()),
 		halves: halves(out, x, dy, state),
 	}
 }
@@ -47,7 +47,7 @@ func each[A any](x *exec, kernel string, n int, args *A) error {
 
 func causalConv(x *exec, o *tensorops.Op) error {
 	a := o.CausalConv()
-	args := convOf(a.Y, a.X, a.Weight, tensorops.Tensor{}, a.State, a.Batch)
+	args := convOf(a.Y, a.X, a.Weight, tensorops.Tensor{}, a.State, a.ConvOpts)
 	if err := each(x, "causal_conv", a.X.Len(), args); err != nil || !a.State.Valid() || a.State.Len() == 0 {
 		return err
 	}
@@ -56,7 +56,7 @@ func causalConv(x *exec, o *tensorops.Op) error {
 
 func causalConvGrad(x *exec, o *tensorops.Op) error {
 	a := o.CausalConvGrad()
-	return each(x, "causal_conv_grad", a.X.Len(), convOf(a.DX, a.X, a.Weight, a.DY, tensorops.Tensor{}, a.Batch))
+	return each(x, "causal_conv_grad", a.X.Len(), convOf(a.DX, a.X, a.Weight, a.DY, tensorops.Tensor{}, a.ConvOpts))
 }
 
 // Sums over rows are made by blocks of so many threads with at least so many rows each, at most so many blocks
@@ -78,7 +78,7 @@ func causalConvWeightGrad(x *exec, o *tensorops.Op) error {
 	if a.X.Len() == 0 {
 		return nil
 	}
-	args := convOf(tensorops.Tensor{}, a.X, a.Weight, a.DY, tensorops.Tensor{}, a.Batch)
+	args := convOf(tensorops.Tensor{}, a.X, a.Weight, a.DY, tensorops.Tensor{}, a.ConvOpts)
 	ofBlock, blocks := rowSums(a.X.Rows())
 	n := a.Weight.Len()
 	partial, err := x.scratch(4 * blocks * n)
@@ -95,13 +95,17 @@ func causalConvWeightGrad(x *exec, o *tensorops.Op) error {
 
 func deltaGates(x *exec, o *tensorops.Op) error {
 	a := o.DeltaGates()
+	positions := a.A.Rows()
+	if a.Starts.Valid() {
+		positions /= a.Batch
+	}
 	return each(x, "delta_gates", a.A.Len(), &struct {
-		gates, in, b, aLog, dtBias uint64
-		rows, heads                int64
-		halves                     uint32
+		gates, in, b, aLog, dtBias, starts uint64
+		rows, heads, positions             int64
+		halves                             uint32
 	}{
-		gates: address(a.Gates), in: address(a.A), b: address(a.B), aLog: address(a.ALog), dtBias: address(a.DTBias),
-		rows: int64(a.A.Rows()), heads: int64(a.A.Cols()), halves: halves(a.A, a.B),
+		gates: address(a.Gates), in: address(a.A), b: address(a.B), aLog: address(a.ALog), dtBias: address(a.DTBias), starts: address(a.Starts),
+		rows: int64(a.A.Rows()), heads: int64(a.A.Cols()), positions: int64(positions), halves: halves(a.A, a.B),
 	})
 }
 

@@ -181,18 +181,18 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindCausalConv: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
-		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2)})
+		o.l.CausalConv(o.f(2*n, c), o.f(2*n, c), o.f(c, k), o.f(2, k-1, c), tensorops.ConvOpts{Batch: o.number(2), Starts: o.starts(2 * n)})
 	},
 	tensorops.KindCausalConvGrad: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
-		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2)})
+		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2), Starts: o.starts(2 * n)})
 	},
 	tensorops.KindCausalConvWeightGrad: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
-		o.l.CausalConvWeightGrad(o.f(c, k), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2)})
+		o.l.CausalConvWeightGrad(o.f(c, k), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2), Starts: o.starts(2 * n)})
 	},
 	tensorops.KindDeltaGates: func(o operands, n, c int) {
-		o.l.DeltaGates(o.f(n, 2*c), o.f(n, c), o.f(n, c), o.f(c), o.f(c))
+		o.l.DeltaGates(o.f(n, 2*c), o.f(n, c), o.f(n, c), o.f(c), o.f(c), tensorops.DeltaGatesOpts{Batch: o.number(1), Starts: o.starts(n)})
 	},
 	tensorops.KindDeltaGatesGrad: func(o operands, n, c int) {
 		o.l.DeltaGatesGrad(o.f(n, c), o.f(n, c), o.f(n, 2*c), o.f(n, 2*c), o.f(n, c), o.f(c), o.f(c))

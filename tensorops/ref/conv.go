@@ -4,12 +4,12 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // conv is a causal convolution: x is B sequences of T rows.
 type conv struct {
-	x, weight, state tensorops.Tensor // state may be none
-	taps, positions  int
+	x, weight, state, starts tensorops.Tensor // state and starts may be none
+	taps, positions          int
 }
 
-func convOf(x, weight, state tensorops.Tensor, batch int) conv {
-	return conv{x, weight, state, weight.Cols(), x.Rows() / batch}
+func convOf(x, weight, state tensorops.Tensor, o tensorops.ConvOpts) conv {
+	return conv{x, weight, state, o.Starts, weight.Cols(), x.Rows() / o.Batch}
 }
 
 // input is channel c of row t of sequence b; before the first row it is the state's, or 0.
@@ -23,10 +23,17 @@ func (v conv) input(b, t, c int) float64 {
 	return 0
 }
 
+// sees reports whether row t of sequence b reads row from.
+func (v conv) sees(b, t, from int) bool {
+	return !v.starts.Valid() || from >= min(startAt(v.starts, b*v.positions+t), t)
+}
+
 // sum is the convolution's s[t].
 func (v conv) sum(b, t, c int) (sum float64) {
 	for k, w := range row(Values(v.weight), c, v.taps) {
-		sum += w * v.input(b, t-v.taps+1+k, c)
+		if from := t - v.taps + 1 + k; v.sees(b, t, from) {
+			sum += w * v.input(b, from, c)
+		}
 	}
 	return sum
 }
@@ -34,7 +41,7 @@ func (v conv) sum(b, t, c int) (sum float64) {
 // causalConv: y[t] = SiLU(Σ w[k]·x[t−K+1+k]); the state becomes the last K−1 rows.
 func causalConv(op *tensorops.Op) {
 	a := op.CausalConv()
-	v, c := convOf(a.X, a.Weight, a.State, a.Batch), a.X.Cols()
+	v, c := convOf(a.X, a.Weight, a.State, a.ConvOpts), a.X.Cols()
 	y := make([]float64, a.Y.Len())
 	for b := range a.Batch {
 		for t := range v.positions {
@@ -63,14 +70,14 @@ func (v conv) grad(dy tensorops.Tensor, b, t, c int) float64 {
 // causalConvGrad: dx[t] = Σ w[k]·ds[t+K−1−k].
 func causalConvGrad(op *tensorops.Op) {
 	a := op.CausalConvGrad()
-	v := convOf(a.X, a.Weight, tensorops.Tensor{}, a.Batch)
+	v := convOf(a.X, a.Weight, tensorops.Tensor{}, a.ConvOpts)
 	for b := range a.Batch {
 		for t := range v.positions {
 			dx := rowOf(a.DX, b*v.positions+t)
 			for c := range dx {
 				dx[c] = 0
 				for k, w := range row(Values(a.Weight), c, v.taps) {
-					if after := t + v.taps - 1 - k; after < v.positions {
+					if after := t + v.taps - 1 - k; after < v.positions && v.sees(b, after, t) {
 						dx[c] += w * v.grad(a.DY, b, after, c)
 					}
 				}
@@ -82,13 +89,15 @@ func causalConvGrad(op *tensorops.Op) {
 // causalConvWeightGrad: dw[k] += Σ ds[t]·x[t−K+1+k].
 func causalConvWeightGrad(op *tensorops.Op) {
 	a := op.CausalConvWeightGrad()
-	v := convOf(a.X, a.Weight, tensorops.Tensor{}, a.Batch)
+	v := convOf(a.X, a.Weight, tensorops.Tensor{}, a.ConvOpts)
 	for b := range a.Batch {
 		for t := range v.positions {
 			for c := range a.X.Cols() {
 				ds := v.grad(a.DY, b, t, c)
 				for k := range v.taps {
-					Values(a.DWeight)[c*v.taps+k] += ds * v.input(b, t-v.taps+1+k, c)
+					if from := t - v.taps + 1 + k; v.sees(b, t, from) {
+						Values(a.DWeight)[c*v.taps+k] += ds * v.input(b, from, c)
+					}
 				}
 			}
 		}

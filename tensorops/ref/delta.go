@@ -17,6 +17,9 @@ func deltaGates(op *tensorops.Op) {
 		gates := rowOf(a.Gates, n)
 		for h := range heads {
 			gates[h] = -math.Exp(Values(a.ALog)[h]) * softplus(rowOf(a.A, n)[h]+Values(a.DTBias)[h])
+			if a.Starts.Valid() && a.Resets(n, a.A.Rows()/a.Batch, startAt(a.Starts, n)) {
+				gates[h] = tensorops.DeltaReset
+			}
 			gates[heads+h] = sigmoid(rowOf(a.B, n)[h])
 		}
 	}
@@ -29,7 +32,11 @@ func deltaGatesGrad(op *tensorops.Op) {
 	for n := range a.A.Rows() {
 		d, gates, in := rowOf(a.DGates, n), rowOf(a.Gates, n), rowOf(a.A, n)
 		for h := range heads {
-			rowOf(a.DA, n)[h] = -d[h] * math.Exp(Values(a.ALog)[h]) * sigmoid(in[h]+Values(a.DTBias)[h])
+			if gates[h] <= tensorops.DeltaReset {
+				rowOf(a.DA, n)[h] = 0
+			} else {
+				rowOf(a.DA, n)[h] = -d[h] * math.Exp(Values(a.ALog)[h]) * sigmoid(in[h]+Values(a.DTBias)[h])
+			}
 			beta := gates[heads+h]
 			rowOf(a.DB, n)[h] = d[heads+h] * beta * (1 - beta)
 		}
@@ -42,6 +49,9 @@ func deltaGatesWeightGrad(op *tensorops.Op) {
 	for n := range a.A.Rows() {
 		for h, v := range rowOf(a.A, n) {
 			d := rowOf(a.DGates, n)[h]
+			if rowOf(a.Gates, n)[h] <= tensorops.DeltaReset {
+				continue
+			}
 			Values(a.DALog)[h] += d * rowOf(a.Gates, n)[h]
 			Values(a.DDTBias)[h] -= d * math.Exp(Values(a.ALog)[h]) * sigmoid(v+Values(a.DTBias)[h])
 		}

@@ -8,8 +8,12 @@ import (
 )
 
 func TestCausalConvGradient(t *testing.T) {
-	for _, s := range []struct{ batch, positions, channels, taps int }{{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 2, 2, 4}} {
-		p, o := newTape(t), tensorops.ConvOpts{Batch: s.batch}
+	for _, s := range []struct {
+		batch, positions, channels, taps int
+		starts                           []int32
+	}{{1, 1, 1, 1, nil}, {2, 5, 3, 4, nil}, {1, 2, 2, 4, nil}, {2, 5, 3, 4, []int32{0, 0, 2, 2, 2, -1, 0, 1, 9, 3}}} {
+		p := newTape(t)
+		o := tensorops.ConvOpts{Batch: s.batch, Starts: p.starts(s.starts)}
 		x, weight, y := p.normal(s.batch*s.positions, s.channels), p.normal(s.channels, s.taps), p.normal(s.batch*s.positions, s.channels)
 		checkGradient(p, function{
 			tensors(x, weight), tensors(y),
@@ -24,10 +28,16 @@ func TestCausalConvGradient(t *testing.T) {
 
 func TestDeltaGatesGradient(t *testing.T) {
 	each(t, sizes, func(p *tape, s size) {
+		o := tensorops.DeltaGatesOpts{}
+		if s.m > 1 { // some rows are starts of documents
+			starts := make([]int32, s.m)
+			starts[s.m/2], starts[s.m-1] = int32(s.m/2), int32(s.m/2)
+			o = tensorops.DeltaGatesOpts{Batch: 1, Starts: p.ids(starts...)}
+		}
 		a, b, aLog, dtBias, gates := p.normal(s.m, s.n), p.normal(s.m, s.n), p.normal(s.n), p.normal(s.n), p.normal(s.m, 2*s.n)
 		checkGradient(p, function{
 			tensors(a, b, aLog, dtBias), tensors(gates),
-			func(l *tensorops.List) { l.DeltaGates(gates, a, b, aLog, dtBias) },
+			func(l *tensorops.List) { l.DeltaGates(gates, a, b, aLog, dtBias, o) },
 			func(l *tensorops.List, dout, din []tensorops.Tensor) {
 				l.DeltaGatesGrad(din[0], din[1], dout[0], gates, a, aLog, dtBias)
 				l.DeltaGatesWeightGrad(din[2], din[3], dout[0], gates, a, aLog, dtBias)

@@ -60,7 +60,7 @@ func (c torchCase) check(p *tape) {
 	delta, taken := tensorops.DeltaOpts{Batch: batch, KeyHeads: keyHeads, ValueHeads: heads, Eps: 1e-6}, tensorops.ConvOpts{Batch: batch}
 	p.run(func(l *tensorops.List) {
 		l.CausalConv(mixed, x, conv, none, taken)
-		l.DeltaGates(gates, a, b, aLog, dtBias)
+		l.DeltaGates(gates, a, b, aLog, dtBias, tensorops.DeltaGatesOpts{})
 		l.GatedDelta(o, q, k, v, gates, state, delta)
 		l.RMSNorm(n, o.View(rows*heads, dv), gamma, stats, tensorops.RMSNormOpts{Eps: 1e-6})
 		l.SwiGLU(y, z, n)

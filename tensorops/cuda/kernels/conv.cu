@@ -8,6 +8,7 @@ struct conv_args {
 	const float *x, *weight; // weight is channels × taps
 	const float *dy;
 	float *state; // or 0: the rows before the first, sequences × (taps−1) × channels
+	const int *starts; // of each row's document, or 0
 	i64 x_stride, out_stride;
 	i64 sequences, positions, channels, rows_of_block;
 	int taps;
@@ -29,10 +30,18 @@ __device__ inline float input(const conv_args &a, i64 sequence, i64 t, i64 c) {
 	return load_one<true>(a.state, (sequence * (a.taps - 1) + a.taps - 1 + t) * a.channels + c, a.halves & 8);
 }
 
+// sees reports whether row t of a sequence reads row from.
+__device__ inline bool sees(const conv_args &a, i64 sequence, i64 t, i64 from) {
+	return !a.starts || from == t || from >= a.starts[sequence * a.positions + t];
+}
+
 // sum is the convolution before SiLU.
 __device__ inline float sum(const conv_args &a, i64 sequence, i64 t, i64 c) {
 	float s = 0;
-	for (int k = 0; k < a.taps; k++) s = __fmaf_rn(a.weight[c * a.taps + k], input(a, sequence, t - a.taps + 1 + k, c), s);
+	for (int k = 0; k < a.taps; k++) {
+		const i64 from = t - a.taps + 1 + k;
+		if (sees(a, sequence, t, from)) s = __fmaf_rn(a.weight[c * a.taps + k], input(a, sequence, from, c), s);
+	}
 	return s;
 }
 
@@ -67,7 +76,7 @@ KERNEL(causal_conv_grad) {
 		float d = 0;
 		for (int k = 0; k < a.taps; k++) {
 			const i64 after = t + a.taps - 1 - k;
-			if (after < a.positions) d = __fmaf_rn(a.weight[c * a.taps + k], slope(a, sequence, after, c), d);
+			if (after < a.positions && sees(a, sequence, after, t)) d = __fmaf_rn(a.weight[c * a.taps + k], slope(a, sequence, after, c), d);
 		}
 		store_one<true>(a.out, row * a.out_stride + c, d, a.halves & 1);
 	}
@@ -84,7 +93,8 @@ KERNEL(causal_conv_weight_grad) {
 		float d = 0;
 		for (i64 row = first; row < end; row++) {
 			const i64 sequence = row / a.positions, t = row % a.positions;
-			d = __fmaf_rn(slope(a, sequence, t, c), input(a, sequence, t - a.taps + 1 + k, c), d);
+			const i64 from = t - a.taps + 1 + k;
+			if (sees(a, sequence, t, from)) d = __fmaf_rn(slope(a, sequence, t, c), input(a, sequence, from, c), d);
 		}
 		a.out[((i64)blockIdx.y * a.channels + c) * a.taps + k] = d;
 	}

@@ -3,7 +3,7 @@ package count
 // Arguments of conv.cu, delta_gates.cu and delta.cuh.
 type (
 	convArgs struct {
-		Out, X, Weight, DY, State                   uint64
+		Out, X, Weight, DY, State, Starts           uint64
 		XStride, OutStride                          int64
 		Sequences, Positions, Channels, RowsOfBlock int64
 		Taps                                        int32
@@ -30,6 +30,9 @@ type (
 
 // rows are those of all sequences.
 func (a *convArgs) rows() int64 { return a.Sequences * a.Positions }
+
+// starts are read for each tap.
+func (a *convArgs) starts() Operand { return array(a.Starts, a.rows(), 4).some() }
 
 // inputs are the rows of x, which each tap reads again, and the weights.
 func (a *convArgs) inputs() (x, weight Operand) {
@@ -100,7 +103,7 @@ func deltaKernels() map[string]costOf {
 			c.writes(matrix(a.Out, a.rows(), a.Channels, a.OutStride, sizeOf(a.Halves, 0)))
 			state := a.state()
 			state.Use = Some // the rows that short sequences see
-			c.reads(x, weight, state)
+			c.reads(x, weight, state, a.starts())
 		}),
 		"causal_conv_state": line(Activations, func(a *convArgs, _ *Event, c *Cost) {
 			x := matrix(a.X, a.rows(), a.Channels, a.XStride, sizeOf(a.Halves, 1)).some()
@@ -110,22 +113,22 @@ func deltaKernels() map[string]costOf {
 		"causal_conv_grad": line(Activations, func(a *convArgs, _ *Event, c *Cost) {
 			x, weight := a.inputs()
 			c.writes(matrix(a.Out, a.rows(), a.Channels, a.OutStride, sizeOf(a.Halves, 0)))
-			c.reads(x, weight, a.dy())
+			c.reads(x, weight, a.dy(), a.starts())
 		}),
 		"causal_conv_weight_grad": line(Columns, func(a *convArgs, e *Event, c *Cost) {
 			x, weight := a.inputs()
 			c.writes(array(a.Out, int64(e.Grid[1])*a.Channels*int64(a.Taps), 4))
-			c.reads(x, weight, a.dy())
+			c.reads(x, weight, a.dy(), a.starts())
 		}),
 		"delta_gates": line(Activations, func(a *struct {
-			Gates, In, B, ALog, DTBias uint64
-			Rows, Heads                int64
-			Halves                     uint32
+			Gates, In, B, ALog, DTBias, Starts uint64
+			Rows, Heads, Positions             int64
+			Halves                             uint32
 		}, _ *Event, c *Cost) {
 			n := a.Rows * a.Heads
 			c.writes(array(a.Gates, 2*n, 4))
 			c.reads(either(a.In, n, a.Halves, 0), either(a.B, n, a.Halves, 1), array(a.ALog, a.Heads, 4).again(),
-				array(a.DTBias, a.Heads, 4).again())
+				array(a.DTBias, a.Heads, 4).again(), array(a.Starts, a.Rows, 4).again())
 		}),
 		"delta_gates_grad": line(Activations, func(a *struct {
 			DA, DB, DGates, Gates, In, ALog, DTBias uint64
@@ -134,7 +137,7 @@ func deltaKernels() map[string]costOf {
 		}, _ *Event, c *Cost) {
 			n := a.Rows * a.Heads
 			c.writes(either(a.DA, n, a.Halves, 0), either(a.DB, n, a.Halves, 1))
-			c.reads(array(a.DGates, 2*n, 4), matrix(a.Gates+uint64(4*a.Heads), a.Rows, a.Heads, 2*a.Heads, 4), either(a.In, n, a.Halves, 2),
+			c.reads(array(a.DGates, 2*n, 4), array(a.Gates, 2*n, 4), either(a.In, n, a.Halves, 2),
 				array(a.ALog, a.Heads, 4).again(), array(a.DTBias, a.Heads, 4).again())
 		}),
 		"delta_gates_weight_grad": line(Columns, func(a *struct {
@@ -143,7 +146,7 @@ func deltaKernels() map[string]costOf {
 			Halves                                   uint32
 		}, e *Event, c *Cost) {
 			c.writes(array(a.Partial, int64(e.Grid[1])*2*a.Heads, 4))
-			c.reads(matrix(a.DGates, a.Rows, a.Heads, 2*a.Heads, 4), matrix(a.Gates, a.Rows, a.Heads, 2*a.Heads, 4),
+			c.reads(matrix(a.DGates, a.Rows, a.Heads, 2*a.Heads, 4), matrix(a.Gates, a.Rows, a.Heads, 2*a.Heads, 4).again(),
 				either(a.In, a.Rows*a.Heads, a.Halves, 0), array(a.ALog, a.Heads, 4).again(), array(a.DTBias, a.Heads, 4).again())
 		}),
 		"gated_delta_keys": line(Attention, deltaKeys),
