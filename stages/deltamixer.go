@@ -74,16 +74,21 @@ func (m *deltaMixer) makeGates(c *pass, n tensorops.Tensor) (gates, a tensorops.
 	a = m.of(c, &m.a, n)
 	b := m.of(c, &m.b, n)
 	gates = c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, 2*m.spec.valueHeads)
-	c.DeltaGates(gates, a, b, c.weight(m.aLog), c.weight(m.dtBias), tensorops.DeltaGatesOpts{})
+	c.DeltaGates(gates, a, b, c.weight(m.aLog), c.weight(m.dtBias), tensorops.DeltaGatesOpts{Batch: c.mb.Sequences, Starts: c.starts})
 	c.Free(b)
 	return gates, a
+}
+
+// convOpts returns the sizes of convolutions over the microbatch, and where its documents start.
+func (c *pass) convOpts() tensorops.ConvOpts {
+	return tensorops.ConvOpts{Batch: c.mb.Sequences, Starts: c.starts}
 }
 
 // convolve records the convolutions of q, k and v.
 func (m *deltaMixer) convolve(c *pass, qkv [3]tensorops.Tensor) (mixed [3]tensorops.Tensor) {
 	for i, x := range qkv {
 		mixed[i] = c.AllocLike(x)
-		c.CausalConv(mixed[i], x, c.weight(m.taps[i]), tensorops.Tensor{}, tensorops.ConvOpts{Batch: c.mb.Sequences})
+		c.CausalConv(mixed[i], x, c.weight(m.taps[i]), tensorops.Tensor{}, c.convOpts())
 	}
 	return mixed
 }
@@ -137,7 +142,7 @@ func (m *deltaMixer) inputGrad(c *pass, st mixerState, x, _, do tensorops.Tensor
 	free(c.List, &drule, &mixed[0], &mixed[1], &mixed[2])
 	for i := range s.dqkv {
 		s.dqkv[i] = c.AllocLike(s.qkv[i])
-		c.CausalConvGrad(s.dqkv[i], s.dmixed[i], s.qkv[i], c.weight(m.taps[i]), tensorops.ConvOpts{Batch: c.mb.Sequences})
+		c.CausalConvGrad(s.dqkv[i], s.dmixed[i], s.qkv[i], c.weight(m.taps[i]), c.convOpts())
 	}
 	s.da, s.db = c.AllocLike(s.a), c.AllocLike(s.a)
 	c.DeltaGatesGrad(s.da, s.db, s.dgates, s.gates, s.a, c.weight(m.aLog), c.weight(m.dtBias))
@@ -166,7 +171,7 @@ func (m *deltaMixer) otherWeightGrad(c *pass, st mixerState) {
 	}
 	for i, w := range m.taps {
 		if !w.frozen() {
-			c.CausalConvWeightGrad(c.grad(w), s.dmixed[i], s.qkv[i], c.weight(w), tensorops.ConvOpts{Batch: c.mb.Sequences})
+			c.CausalConvWeightGrad(c.grad(w), s.dmixed[i], s.qkv[i], c.weight(w), c.convOpts())
 		}
 	}
 	if !m.aLog.frozen() || !m.dtBias.frozen() {

@@ -7,7 +7,8 @@ import (
 )
 
 // A packed microbatch has several documents in a sequence: Microbatch.Starts says where each position's document
-// starts. Attention, positions, and the later tokens of multi-token prediction stay inside a document. Everything
+// starts. Attention, the states of linear attention, positions, and the later tokens of multi-token prediction stay
+// inside a document. Everything
 // else treats each position alone.
 
 // NeedsStarts reports whether a chunk has layers in which positions see one another or count from the start of
@@ -32,12 +33,8 @@ func (s *Stage) NeedsStarts(chunk int) bool {
 
 // CheckPacking checks that sequences may hold several documents. The error is ErrModel.
 func (m *Model) CheckPacking() error {
-	switch c := m.Config; {
-	case !m.language():
-		return fmt.Errorf("%w: only language models can learn packed documents, not family %q", ErrModel, c.Family)
-	case !c.Delta.none():
-		return fmt.Errorf("%w: packed documents: the state of the %s of family %q passes from each position to the next, across documents: leave data.packing out",
-			ErrModel, deltaSwitch, c.Family)
+	if !m.language() {
+		return fmt.Errorf("%w: only language models can learn packed documents, not family %q", ErrModel, m.Config.Family)
 	}
 	return nil
 }

@@ -22,6 +22,9 @@ func packedModels() map[string]stages.Config {
 	}
 	all["sinks"] = stages.Config{Family: stages.Example, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 41, Context: 24, Vocab: 19,
 		RopeTheta: 1000, NoRope: []int{1}, WindowTheta: 50, Window: 7, Full: []int{1}}
+	delta := splitModels["qwen3_5_text"]
+	delta.Context = 24
+	all["delta"] = delta
 	for name, cfg := range all {
 		cfg.Dropout = 0 // a document's place decides its random bits
 		all[name] = cfg

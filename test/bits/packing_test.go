@@ -104,8 +104,6 @@ func TestPackingFaults(t *testing.T) {
 		"another value": {"data.packing=wrapped", "use one of none, first-fit, split"},
 		"conversations": {"data.format=documents data.packing=split data.train=" + pairs,
 			"row 1 is a prompt or a conversation; use \"first-fit\""},
-		"a state": {"data.format=documents data.packing=first-fit model.family=qwen3_5_text model.kv_heads=2 data.train=" + pairs,
-			`family "qwen3_5_text" passes from each position to the next, across documents`},
 		"no model for it": {"data.format=documents data.packing=first-fit model.family=mlp", "data.packing"},
 		"too long": {"data.format=documents data.packing=first-fit data.too_long=refuse data.train=" + texts,
 			"but the limit is 17"},
