@@ -1,6 +1,6 @@
 """An adapter of a published model of 135 M parameters: 50 steps beside PEFT.
 
-Takes the first model of pretrained.py. PEFT makes an adapter and trains it; Troupe continues the same one on the same windows. Prints
+Takes the first model of pretrained.py, in bfloat16 as it was published. PEFT makes an adapter and trains it; Troupe continues the same one on the same windows. Prints
 the losses, tokens per second after the first steps, and peak memory of both (ru_maxrss), and the peak memory of Troupe's tuning of all
 weights. Then PEFT loads the trained directory, and transformers the merged model: their logits, and their largest difference.
 
@@ -33,6 +33,15 @@ def make(o):
     peft.get_peft_model(m, c).save_pretrained(o.adapter)
 
 
+def narrow(o):
+    """The model in bfloat16, as it was published."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    AutoModelForCausalLM.from_pretrained(o.model, dtype=torch.bfloat16).save_pretrained(o.merged)
+    AutoTokenizer.from_pretrained(o.model).save_pretrained(o.merged)
+
+
 def peer(o):
     """PEFT's side, in a process of its own, whose peak memory is its."""
     import peft
@@ -54,12 +63,16 @@ def peer(o):
             began = time.time()
         at = offs[step * o.sequences : (step + 1) * o.sequences]
         rows = torch.stack([x[a : a + o.context + 1] for a in at])
-        logits = m(input_ids=rows[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), rows[:, 1:].flatten())
         opt.zero_grad()
-        loss.backward()
+        total = 0
+        for part in rows.split(o.microbatch):
+            logits = m(input_ids=part[:, :-1]).logits
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), part[:, 1:].flatten()) * len(part) / o.sequences
+            loss.backward()
+            total += loss.item()
+            del logits, loss
         opt.step()
-        losses.append(loss.item())
+        losses.append(total)
     print(json.dumps({"losses": losses, "tokens_per_s": (o.steps - o.skip) * o.sequences * o.context / (time.time() - began)}))
 
 
@@ -92,10 +105,10 @@ def train(o, name, adapter, steps, lr):
     config = out + ".toml"
     with open(config, "w") as f:
         f.write(f"""run = {{out = "{out}", steps = {steps}, seed = 1, eval_every = 0, checkpoint_every = 0, best = "none"}}
-model = {{from = "{o.model}", context = {o.context}, dropout = 0.0{o.more}}}
+model = {{from = "{o.model}", context = {o.context}, dropout = 0.0{o.more if adapter else ""}}}
 {f'adapter = {{from = "{o.adapter}"}}' if adapter else ""}
 data = {{train = ["{o.train}"], val = ["{o.val}"]}}
-batch = {{sequences = {o.sequences}, microbatch = {o.sequences}}}
+batch = {{sequences = {o.sequences}, microbatch = {o.microbatch}}}
 optimizer = {{lr = {lr}, warmup_steps = 0, decay = "constant", beta1 = {BETAS[0]}, beta2 = {BETAS[1]}, eps = {EPS}, weight_decay = 0.0, clip_norm = 0.0}}
 pipeline = {{stages = 1}}
 device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
@@ -118,6 +131,7 @@ def main():
     p.add_argument("--frozen-dtype", default="", help="model.frozen_dtype of Troupe")
     p.add_argument("--context", type=int, default=256)
     p.add_argument("--sequences", type=int, default=4)
+    p.add_argument("--microbatch", type=int, default=4)
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--full-steps", type=int, default=3, help="steps of tuning all weights; 0: none")
     p.add_argument("--skip", type=int, default=5)
@@ -127,19 +141,23 @@ def main():
         p.add_argument("--" + name, default="")
     o = p.parse_args()
     if o.part:
-        return {"make": make, "peer": peer, "load": load}[o.part](o)
+        return {"make": make, "narrow": narrow, "peer": peer, "load": load}[o.part](o)
     o.more = f', frozen_dtype = "{o.frozen_dtype}"' if o.frozen_dtype else ""
     with tempfile.TemporaryDirectory() as o.temporary:
         work = os.path.join(o.work or o.temporary, NAME)
         os.makedirs(work, exist_ok=True)
         packages, sha256, _ = pretrained.MODELS[NAME]
         o.model, _ = pretrained.convert(pretrained.download(packages, sha256, work), work)
+        narrowed = os.path.join(work, "model-bf16")
+        if not os.path.exists(narrowed):
+            pretrained.run([sys.executable, __file__, "--part", "narrow", "--model", o.model, "--merged", narrowed])
+        o.model = narrowed
         o.adapter = os.path.join(o.temporary, "initial")
         compare(o)
 
 
 def compare(o):
-    same = [sys.executable, __file__, "--model", o.model, "--train", o.train, "--context", str(o.context), "--sequences", str(o.sequences), "--steps", str(o.steps),
+    same = [sys.executable, __file__, "--model", o.model, "--train", o.train, "--context", str(o.context), "--sequences", str(o.sequences), "--microbatch", str(o.microbatch), "--steps", str(o.steps),
             "--skip", str(o.skip), "--threads", str(o.threads), "--rank", str(o.rank), "--dtype", o.dtype] + ["--dora"] * o.dora + ["--rslora"] * o.rslora
     pretrained.run([*same, "--part", "make", "--adapter", o.adapter])
     out, lines, ours = train(o, "lora", True, o.steps, LR)
