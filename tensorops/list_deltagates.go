@@ -72,7 +72,7 @@ func (o *Op) DeltaGatesGrad() DeltaGatesGradArgs {
 }
 
 // DeltaGatesWeightGrad records, over the rows, daLog += Σ dg·g and ddtBias += Σ −dg·e^aLog·σ(a + dtBias),
-// but for those where g is no larger than DeltaReset.
+// except those where g is at most DeltaReset.
 func (l *List) DeltaGatesWeightGrad(daLog, ddtBias, dgates, gates, a, aLog, dtBias Tensor) {
 	o := l.op(KindDeltaGatesWeightGrad)
 	DeltaGatesWeightGradArgs{daLog, ddtBias, dgates, gates, a, aLog, dtBias}.Put(o)

@@ -73,6 +73,7 @@ func (s *nothing) Report(_, index int) stages.Report {
 }
 func (s *nothing) NeedsTargets(chunk int) bool      { return chunk == s.last }
 func (s *nothing) Fields(int) []string              { return nil }
+func (s *nothing) NeedsStarts(int) bool             { return false }
 func (s *nothing) Outputs(int, int) []stages.Output { return nil }
 func (s *nothing) Verify(int) error                 { return nil }
 func (s *nothing) Close() error                     { return nil }
