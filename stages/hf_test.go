@@ -21,7 +21,7 @@ func TestHFRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s\n%s", err, b)
 		}
-		c.NormEps, c.MTPWeight = 1e-5, 0 // how much a loss counts is no part of a model
+		c.NormEps, c.MTPWeight, c.Adapter = 1e-5, 0, nil // an adapter and the weight of a loss are no part of config.json
 		if !reflect.DeepEqual(got, c) {
 			t.Errorf("%+v came back as %+v", c, got)
 		}

@@ -45,6 +45,7 @@ func whole() []event.Event {
 		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Auto: "no GPU",
 		Documents: &event.Documents{Train: 24, Val: 6, TrainLearned: 338, ValLearned: 80, Context: 128, Longest: 140, Cut: 2, Dropped: 1,
 			Template: "chat_template.jinja", File: "chat.jsonl", Row: 3, Example: []event.Piece{{Text: "Hello", Learned: true}}},
+		Sources: "chat: 50 % of the sequences",
 		Packing: &event.Packing{Mode: "first-fit", Sequences: 9, Documents: 3.5, FullPct: 95, Targets: 1200},
 		Kernels: "cpu-avx2"}
 	action := func(typ scheduler.Type, mb int32) scheduler.Action {
