@@ -226,7 +226,7 @@ func (c *Codec) checkRequest(w *wire.Message, from string) error {
 	if err := c.checkData(event.Phase(r.GetPhase()), r.GetChunk(), r.GetMicrobatch()); err != nil {
 		return err
 	}
-	if !c.spec.reads(from, r.GetChunk()) && !(onlyStarts(r) && c.spec.readsStarts(from, r.GetChunk())) {
+	if !c.spec.reads(from, r.GetChunk()) && (!onlyStarts(r) || !c.spec.readsStarts(from, r.GetChunk())) {
 		err := fmt.Errorf("%w: a request for the data of chunk %d from %s, which has no rank that reads them", ErrSender, r.GetChunk(), from)
 		if c.spec.Edge && !c.spec.hasStage(from, 0) {
 			err = fmt.Errorf("%w: %w", err, ErrEdge)

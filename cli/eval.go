@@ -59,7 +59,8 @@ See also: engine help formats, engine predict (models of samples), engine genera
 				return err
 			}
 			if len(choices) > 0 {
-				return a.evalChoices(cmd, troupe.ChoicesOptions{ModelOptions: o.ModelOptions, Data: choices, Context: o.Context, TooLong: o.TooLong}, asJSON)
+				return a.evalChoices(cmd, troupe.ChoicesOptions{ModelOptions: o.ModelOptions, Data: choices, Context: o.Context, TooLong: o.TooLong},
+					asJSON)
 			}
 			res, err := troupe.Evaluate(cmd.Context(), o)
 			for _, text := range res.Warnings {

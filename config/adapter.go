@@ -149,8 +149,10 @@ func (c *checker) adapter() {
 		c.disagree("adapter.rank", "model.freeze", "freezes all weights of the base, so "+c.say("model.freeze")+" has no effect",
 			"leave freeze out, and choose the layers with adapter.targets")
 	}
-	if of := c.Model.FrozenDType; c.clean("model.frozen_dtype") && rank == 0 && len(c.Model.Freeze) > 0 && (of == FrozenInt8 || of == FrozenNF4) {
-		c.disagree("model.frozen_dtype", "model.freeze", "is for a base with adapters: a checkpoint of this run stores frozen weights, and would lose bits",
+	if of := c.Model.FrozenDType; c.clean("model.frozen_dtype") && rank == 0 && len(c.Model.Freeze) > 0 &&
+		(of == FrozenInt8 || of == FrozenNF4) {
+		c.disagree("model.frozen_dtype", "model.freeze",
+			"is for a base with adapters: a checkpoint of this run stores frozen weights, and would lose bits",
 			`use "bfloat16", or set adapter.rank instead of freeze`)
 	}
 	if c.clean("adapter.dora", "adapter.dropout") && c.Adapter.DoRA && c.Adapter.Dropout > 0 {

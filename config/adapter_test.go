@@ -31,13 +31,15 @@ save = ['lm_head']
 		t.Errorf("the usual targets are %q", a.Targets)
 	}
 	continued := parse(t, "data.train = ['a.txt']\nmodel.from = 'b'\n[adapter]\nfrom = 'd'\nrank = 4\n")
-	a = &stages.Adapter{Rank: 4, Alpha: 3, Targets: []string{"q_proj"}, RankPattern: map[string]int{"v": 2}, AlphaPattern: map[string]float64{"v": 0.1}}
+	a = &stages.Adapter{Rank: 4, Alpha: 3, Targets: []string{"q_proj"}, RankPattern: map[string]int{"v": 2},
+		AlphaPattern: map[string]float64{"v": 0.1}}
 	if own, err := continued.WithAdapter(a); err != nil || !reflect.DeepEqual(own.LoRA(), a) ||
 		!reflect.DeepEqual(parse(t, string(own.TOML())).LoRA(), a) {
 		t.Errorf("continued: %+v, %v", own, err)
 	}
 	a.Rank = 5
-	if _, err := continued.WithAdapter(a); err == nil || !strings.Contains(err.Error(), "adapter.rank: 4, but the adapter in adapter.from has 5") {
+	if _, err := continued.WithAdapter(a); err == nil || !strings.Contains(err.Error(),
+		"adapter.rank: 4, but the adapter in adapter.from has 5") {
 		t.Errorf("another rank: %v", err)
 	}
 	for text, want := range map[string]string{

@@ -12,8 +12,8 @@ type Change struct{ Key, A, B string }
 // ResumeConflicts returns the differences that prevent a resume of the stored run with the
 // configuration now. The layout and the devices, the length of the run, its learning rate over time, what it
 // reports and keeps, and the paths of the data may differ. Other keys that decide the losses must be equal. The
-// caller must compare the content of the data and of an adapter's base, and journal a change of the rate. A default that differs because another key
-// differs is left out.
+// caller must compare the content of the data and of an adapter's base, and journal a change of the rate. A default
+// that differs because another key differs is left out.
 func ResumeConflicts(stored, now *Config) []Change {
 	// With data.val, val_fraction and val_split have no effect: if only one configuration
 	// has it, data.val is the difference to report.

@@ -19,8 +19,9 @@ var other = map[string]string{
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
 	"model.freeze": "embed", "model.frozen_dtype": "nf4",
-	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj", "adapter.rslora": "true",
-	"adapter.dora": "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
+	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj",
+	"adapter.rslora": "true",
+	"adapter.dora":   "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
 	"data.separator": ";",

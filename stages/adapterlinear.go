@@ -39,7 +39,7 @@ func (a *adapter) uses() []use {
 
 // keeps reports whether a pass keeps tensors for the next one. Otherwise that computes them again.
 func (a *adapter) keeps(c *pass) bool {
-	return c.flight != nil && c.mb.Train && !c.mb.Recompute && !(a.ofHead && c.mb.headLater())
+	return c.flight != nil && c.mb.Train && !c.mb.Recompute && (!a.ofHead || !c.mb.headLater())
 }
 
 // keep keeps tensors, or frees them.

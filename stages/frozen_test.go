@@ -105,8 +105,9 @@ func TestFrozenDType(t *testing.T) {
 
 // A frozen weight takes the bytes of its type, also while it is loaded, and the forecast knows the bytes of loading.
 func TestFrozenBytes(t *testing.T) {
-	cfg := stages.Config{Family: stages.Llama, Layers: 2, Hidden: 1024, Heads: 4, KVHeads: 4, FFN: 2048, Context: 8, Vocab: 64, RopeTheta: 1000,
-		Adapter: &stages.Adapter{Rank: 1, Alpha: 1, Targets: []string{"q_proj"}}}
+	cfg := stages.Config{Family: stages.Llama, Layers: 2, Hidden: 1024, Heads: 4, KVHeads: 4, FFN: 2048, Context: 8, Vocab: 64,
+		RopeTheta: 1000,
+		Adapter:   &stages.Adapter{Rank: 1, Alpha: 1, Targets: []string{"q_proj"}}}
 	m := newModel(t, cfg)
 	linears := 2 * (4*1024*1024 + 3*1024*2048)
 	for of, bytes := range map[tensorops.DType]float64{tensorops.BFloat16: 2, tensorops.Int8: 1.0625, tensorops.NF4: 0.5625} {

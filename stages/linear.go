@@ -48,7 +48,8 @@ func (m *linear) transposed(form int) bool { return m.inOut == (form == forInput
 
 // product returns the options of a product with the weight.
 func (m *linear) product(c *pass, form int) tensorops.MatMulOpts {
-	return tensorops.MatMulOpts{TransB: m.heldInOut(c.stage) == (form == forInputGrad), BF16: c.stage.opts.BF16, Packed: c.stage.byParam[m.w.param.Index].packed[form]}
+	return tensorops.MatMulOpts{TransB: m.heldInOut(c.stage) == (form == forInputGrad), BF16: c.stage.opts.BF16,
+		Packed: c.stage.byParam[m.w.param.Index].packed[form]}
 }
 
 // forward records y from x (N×in).

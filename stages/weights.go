@@ -217,7 +217,7 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) 
 // saves reports whether this rank saves a parameter. With an adapter, the frozen weights are those of
 // the base, which is stored already.
 func (s *Stage) saves(h *localParam) bool {
-	return h.owner && !(h.param.Frozen && s.model.Config.Adapter != nil)
+	return h.owner && (!h.param.Frozen || s.model.Config.Adapter == nil)
 }
 
 // SavedBytes returns the bytes of the copies of Save.

@@ -288,7 +288,8 @@ func recordDelta(c args, f func(dims ...int) Tensor) {
 	convGrad := CausalConvGradArgs{DX: f(6, 7), DY: f(6, 7), X: f(6, 7), Weight: f(7, 1, 4), ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
 	l.CausalConvGrad(convGrad.DX, convGrad.DY, convGrad.X, convGrad.Weight, convGrad.ConvOpts)
 	recorded(c, KindCausalConvGrad, (*Op).CausalConvGrad, convGrad)
-	convWeight := CausalConvWeightGradArgs{DWeight: f(7, 4), DY: f(6, 7), X: f(6, 7), Weight: f(7, 4), ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
+	convWeight := CausalConvWeightGradArgs{DWeight: f(7, 4), DY: f(6, 7), X: f(6, 7), Weight: f(7, 4),
+		ConvOpts: ConvOpts{Batch: 2, Starts: ids(6)}}
 	l.CausalConvWeightGrad(convWeight.DWeight, convWeight.DY, convWeight.X, convWeight.Weight, convWeight.ConvOpts)
 	recorded(c, KindCausalConvWeightGrad, (*Op).CausalConvWeightGrad, convWeight)
 

@@ -50,7 +50,8 @@ func TestOps(t *testing.T) {
 	for model, want := range map[string][]string{
 		"gpt": {"positions", "LayerNorm, weight gradient", "qkv", "qkv, bias gradient", "head, weight gradient", "attention, gradient",
 			"GELU, gradient", "cross-entropy", "AdamW", "AdamW, all parameters"},
-		"llama": {"RMSNorm, gradient", "key, value", "RoPE", "attention of documents, gradient", "SwiGLU, gradient", "dropout", "embed, gradient", "gradient norm"},
+		"llama": {"RMSNorm, gradient", "key, value", "RoPE", "attention of documents, gradient", "SwiGLU, gradient", "dropout", "embed, gradient",
+			"gradient norm"},
 	} {
 		var got []string
 		err := Ops(t.Context(), tiny(model), 1e-9, func(r OpResult) error {

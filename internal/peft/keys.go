@@ -188,7 +188,7 @@ func only(values ...string) func(json.RawMessage) error {
 		if slices.ContainsFunc(values, func(one string) bool { return same(v, one) }) {
 			return nil
 		}
-		return fmt.Errorf("Troupe supports only %s", strings.Join(append(values, "null"), " or "))
+		return fmt.Errorf("only %s is supported", strings.Join(append(values, "null"), " or "))
 	}
 }
 

@@ -184,7 +184,7 @@ func (p *patterns[T]) of(module string, otherwise T) T {
 func compile(pattern string) (*regexp.Regexp, error) {
 	of, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, fmt.Errorf("Troupe cannot read this regular expression (%s): list the names of the modules instead",
+		return nil, fmt.Errorf("this regular expression cannot be read (%s): list the names of the modules instead",
 			strictjson.Plain(err.Error()))
 	}
 	return of, nil

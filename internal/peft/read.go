@@ -177,9 +177,9 @@ func (d *Directory) add(name string) error {
 	case strings.Contains(rest, "lora_embedding_"):
 		return errors.New("adapters of embeddings are not supported")
 	case strings.Contains(rest, "lora_"):
-		return fmt.Errorf("Troupe knows only names that end with %s, %s or %s", endA, endB, endMagnitude)
+		return fmt.Errorf("only names that end with %s, %s or %s are known", endA, endB, endMagnitude)
 	case !isWeight && !strings.HasSuffix(rest, endBias):
-		return errors.New("Troupe does not know this name")
+		return errors.New("this name is unknown")
 	case ownName(rest) == headWeight && d.settings.tied: // PEFT stores a tied head, too
 	case !slices.ContainsFunc(d.settings.save, func(one string) bool { return saves(one, rest) }):
 		return fmt.Errorf("modules_to_save in %s does not name %s", ConfigFile, strictjson.Quote(of))

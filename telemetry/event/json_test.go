@@ -39,7 +39,8 @@ func record() telemetry.Record {
 // whole returns an event of each kind in which every field has a value.
 func whole() []event.Event {
 	info := event.Info{Name: "tiny", Out: "runs/tiny", ID: "0190a0b0", Family: "gpt2", Parameters: 1000, Frozen: 10, Vocab: 256,
-		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EvalSets: "legal (3 windows)", EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5, Steps: 100, ResumedAt: 50,
+		TrainTokens: 9000, ValTokens: 900, EvalWindows: 20, EvalSets: "legal (3 windows)", EpochWindows: 140, EpochSteps: 8.75, Epochs: 1.5,
+		Steps: 100, ResumedAt: 50,
 		Changed:  "run.keep 3 → 1",
 		Schedule: "1f1b", Stages: 2, Ranks: 4, Grid: "2 × 2", Chunks: 2, Microbatches: 4, Layout: "Et*2|t*2,L", BubblePct: 20,
 		PeakInFlight: []int{2, 1}, Device: "cpu", Threads: 2, Samples: true, Classes: "2 classes", Text: "eos 0", Auto: "no GPU",

@@ -71,7 +71,8 @@ func addPositions(x *exec, o *tensorops.Op) error {
 		aligned, halves           uint32
 	}{
 		out: address(a.Out), x: address(a.X), weight: address(weight), starts: address(a.Starts),
-		period: int64(a.Period), cols: int64(cols), first: int64(a.First), rows: int64(weight.Rows()), aligned: alignedRows(cols, a.Out, a.X, weight), halves: half,
+		period: int64(a.Period), cols: int64(cols), first: int64(a.First), rows: int64(weight.Rows()),
+		aligned: alignedRows(cols, a.Out, a.X, weight), halves: half,
 	})
 }
 

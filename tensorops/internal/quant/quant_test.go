@@ -81,7 +81,8 @@ func TestNumbers(t *testing.T) {
 			}
 			for i, v := range all {
 				var most float64
-				for _, u := range x[i/cols*cols+i%cols/quant.Block*quant.Block : min(i/cols*cols+i%cols/quant.Block*quant.Block+quant.Block, (i/cols+1)*cols)] {
+				for _, u := range x[i/cols*cols+i%cols/quant.Block*quant.Block : min(i/cols*cols+i%cols/quant.Block*quant.Block+quant.Block,
+					(i/cols+1)*cols)] {
 					most = max(most, math.Abs(float64(u)))
 				}
 				step := most / 254 * 1.0001

@@ -172,7 +172,8 @@ func attentionKernels() map[string]costOf {
 			c.writes(array(a.Delta, a.Queries, 4))
 		}),
 	}
-	for _, width := range []string{"64", "128", "64_capped", "128_capped", "64_starts", "128_starts", "64_capped_starts", "128_capped_starts"} {
+	for _, width := range []string{"64", "128", "64_capped", "128_capped", "64_starts", "128_starts", "64_capped_starts",
+		"128_capped_starts"} {
 		all["attention_"+width], all["attention_keys_"+width], all["attention_queries_"+width] = line(Attention, attended(64)),
 			line(Attention, keysGrad(64)), line(Attention, queriesGrad(64))
 	}
