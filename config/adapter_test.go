@@ -47,7 +47,7 @@ save = ['lm_head']
 		"model.from = 'b'\n[adapter]\nrank = 0":                                 "adapter.rank: 0 adds no weights to train; use a rank such as 16",
 		"model.from = 'b'\n[adapter]\nrank = 5000":                              "adapter.rank: 5000 is too large; use 0 to 4096",
 		"[adapter]\nrank = 8":                                                   "adapter.rank: 8 needs a base model",
-		"model.from = 'b'\n[adapter]\ntargets = ['q_proj']":                     "adapter.targets: [\"q_proj\"] has no effect with the default adapter.rank = 0",
+		"model.from = 'b'\n[adapter]\ntargets = ['q_proj']":                     "adapter.targets: [\"q_proj\"] has no effect",
 		"model.from = 'b'\n[adapter]\nrank = 8\ntargets = []":                   "adapter.targets: the list is empty",
 		"model.from = 'b'\nmodel.freeze = ['embed']\n[adapter]\nrank = 8":       "adapter.rank: 8 freezes all weights of the base",
 		"model.from = 'b'\n[adapter]\nrank = 8\nrank_pattern = ['q_proj']":      "\"q_proj\" is not a pattern and a number",
