@@ -252,18 +252,18 @@ def layouts(o):
 
 
 def table(o):
-    """Each type of frozen weights. Losses are of --steps, speeds of turns."""
+    """Each type of frozen weights: a run of --steps, and turns of fewer for the speed."""
     types, rows = ("float32", "bfloat16", "int8", "nf4"), {}
     for t in types:
         _, lines, peak = train(o, t, True, o.steps, LR, frozen=t)
-        rows[t] = [peak, lines[0]["loss"], lines[-1]["loss"], []]
+        rows[t] = [peak, lines[0]["loss"], lines[-1]["loss"], [speed_of(o, lines)]]
     for turn in range(o.rounds):
         for t in types if turn % 2 == 0 else types[::-1]:
             rows[t][3].append(speed_of(o, train(o, f"{t}-{turn}", True, o.skip + o.turn, LR, frozen=t)[1]))
     print(f"| model.frozen_dtype | peak, GiB | loss at step 1 | at step {o.steps} | tokens/s by bfloat16's |\n|---|---|---|---|---|")
     for t, (peak, first, last, speeds) in rows.items():
-        ratio = statistics.median(a / b for a, b in zip(speeds, rows["bfloat16"][3])) if speeds else float("nan")
-        print(f"| {t} | {peak / 2**30:.3f} | {first:.5f} | {last:.5f} | {ratio:.2f} ({statistics.median(speeds or [0]):.0f}) |", flush=True)
+        ratio = statistics.median(a / b for a, b in zip(speeds, rows["bfloat16"][3]))
+        print(f"| {t} | {peak / 2**30:.3f} | {first:.5f} | {last:.5f} | {ratio:.2f} ({statistics.median(speeds):.0f}) |", flush=True)
 
 
 PARTS = {"losses": losses, "speed": speed, "layouts": layouts, "table": table}
