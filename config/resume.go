@@ -1,9 +1,21 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/stages"
+)
 
 // rateKeys are the keys of the learning rate over time. A resume may change them, and the run's journal records it.
 var rateKeys = []string{"optimizer.lr", "optimizer.min_lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps"}
+
+// decays are the values of optimizer.decay.
+var decays = []string{stages.Cosine, stages.Linear, stages.Constant, stages.WSD, stages.CosineRestarts, stages.InverseSqrt}
+
+// usesDecaySteps reports whether a decay depends on optimizer.decay_steps.
+func usesDecaySteps(decay string) bool {
+	return decay == stages.WSD || decay == stages.CosineRestarts || decay == stages.InverseSqrt
+}
 
 // IsRateKey reports whether the learning rate over time follows from a key. run.steps is one of them if the rate decays.
 func IsRateKey(key string) bool { return key == "run.steps" || slices.Contains(rateKeys, key) }
@@ -30,7 +42,7 @@ func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
 		}
 		f.store(&own, f.load(stored))
 	}
-	if own.Optimizer.Decay != "wsd" {
+	if !usesDecaySteps(own.Optimizer.Decay) {
 		own.Optimizer.DecaySteps = 0
 	}
 	if !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {

@@ -130,7 +130,7 @@ var schema = []field{
 	{key: "optimizer.lr", example: "0.001", unit: noUnit, check: numberAbove(0, maxLR), free: true, basic: true},
 	{key: "optimizer.min_lr", example: "0.0001", unit: noUnit, check: number(0, maxLR), free: true},
 	{key: "optimizer.warmup_steps", example: "100", unit: "steps", check: whole(0, MaxSteps), free: true},
-	{key: "optimizer.decay", example: `"cosine"`, check: among("cosine", "linear", "constant", "wsd"), free: true},
+	{key: "optimizer.decay", example: `"cosine"`, check: among(decays...), free: true},
 	{key: "optimizer.decay_steps", example: "200", unit: "steps", check: whole(0, MaxSteps), free: true},
 	{key: "optimizer.beta1", example: "0.9", unit: "factor", check: numberBelow(0, 1)},
 	{key: "optimizer.beta2", example: "0.95", unit: "factor", check: numberBelow(0, 1)},

@@ -86,6 +86,20 @@ func TestRate(t *testing.T) {
 			t.Errorf("wsd: step %d has %g, want %g", step, got, want)
 		}
 	}
+	restarts := stages.Rate{LR: 1, MinLR: 0.1, Warmup: 10, Steps: 1000, Decay: stages.CosineRestarts, DecaySteps: 100}
+	for step, want := range map[int64]float64{10: 10.0 / 11, 11: 1, 36: 0.1 + 0.9*0.5*(1+math.Sqrt2/2), 61: 0.55, 111: 1, 161: 0.55,
+		1111: 1} {
+		if got := restarts.At(step); math.Abs(got-want) > 1e-12 {
+			t.Errorf("cosine_restarts: step %d has %g, want %g", step, got, want)
+		}
+	}
+	// transformers' get_inverse_sqrt_schedule with num_warmup_steps=10 has, n steps after its warm-up, √(10/(10+n)).
+	inverse := stages.Rate{LR: 1, MinLR: 0.1, Warmup: 10, Steps: 1000, Decay: stages.InverseSqrt, DecaySteps: 10}
+	for step, want := range map[int64]float64{10: 10.0 / 11, 11: 1, 21: math.Sqrt(0.5), 41: 0.5, 1001: 0.1, 901: math.Sqrt(10.0 / 900)} {
+		if got := inverse.At(step); math.Abs(got-want) > 1e-12 {
+			t.Errorf("inverse_sqrt: step %d has %g, want %g", step, got, want)
+		}
+	}
 	if got := (stages.Rate{LR: 1, MinLR: 0.1, Warmup: 5, Steps: 6, Decay: stages.Cosine}).At(6); got != 1 {
 		t.Errorf("a single step after the warm-up has %g", got)
 	}

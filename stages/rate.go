@@ -8,18 +8,25 @@ const (
 	Linear   = "linear"
 	Constant = "constant"
 	WSD      = "wsd" // warm-up, stable, decay
+	// CosineRestarts falls as Cosine in each cycle of DecaySteps, and begins the next cycle at LR. (SGDR, Loshchilov and Hutter
+	// 2017, equation 5, with cycles of one length.)
+	CosineRestarts = "cosine_restarts"
+	// InverseSqrt falls with the square root of the steps: after the warm-up, step n has LR·√(T/(T+n)), where T is DecaySteps. With T
+	// equal to the warm-up this is the schedule of Vaswani et al. 2017, equation 3.
+	InverseSqrt = "inverse_sqrt"
 )
 
 // Rate is the schedule of the learning rate: linear warm-up to LR, then a decay to MinLR at the
 // last step. With WSD it stays at LR and falls only in the last DecaySteps, by one minus the square
 // root of their completed share. (Hägele et al. 2024; they find that a fifth of the steps is as
-// good as a cosine over all.)
+// good as a cosine over all.) Constant, CosineRestarts and InverseSqrt don't depend on Steps.
 type Rate struct {
 	LR, MinLR float64
 	Warmup    int64
 	Steps     int64
-	Decay     string // Cosine, Linear, Constant or WSD
-	// DecaySteps is the number of last steps in which the rate falls, with WSD.
+	Decay     string // one of the constants above
+	// DecaySteps is the number of last steps in which the rate falls, with WSD; of the steps of a cycle, with CosineRestarts; and the
+	// T of InverseSqrt. The last two take 1 for less than 1.
 	DecaySteps int64
 }
 
@@ -29,8 +36,13 @@ func (r Rate) At(step int64) float64 {
 	if step <= r.Warmup {
 		return r.LR * (done + 1) / float64(r.Warmup+1)
 	}
-	if r.Decay == Constant {
+	switch n, t := done-float64(r.Warmup), float64(max(1, r.DecaySteps)); r.Decay {
+	case Constant:
 		return r.LR
+	case CosineRestarts:
+		return r.between(0.5 * (1 + math.Cos(math.Pi*(math.Mod(n, t)/t))))
+	case InverseSqrt:
+		return max(r.MinLR, r.LR*math.Sqrt(t/(t+n)))
 	}
 	if step > r.Steps {
 		return r.MinLR
@@ -49,5 +61,10 @@ func (r Rate) At(step int64) float64 {
 	case WSD:
 		f = 1 - math.Sqrt((done-float64(begin)+1)/float64(r.Steps-begin))
 	}
+	return r.between(f)
+}
+
+// between returns the rate at a share f of the way from MinLR to LR.
+func (r Rate) between(f float64) float64 {
 	return r.MinLR + float64(f*(r.LR-r.MinLR)) // not fused with the addition, as the compiler would on arm64
 }

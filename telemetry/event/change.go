@@ -23,7 +23,7 @@ type Change struct {
 	// Step, cancels it.
 	Now bool `json:"now,omitempty"`
 	// Steps, if it is not 0, WarmupSteps, Decay and DecaySteps are the rest of the learning rate's schedule. They are in the
-	// journal of a run whose configuration changed between two starts, and not in requests. DecaySteps is not 0 with "wsd".
+	// journal of a run whose configuration changed between two starts, and not in requests. DecaySteps is not 0.
 	Steps       int64  `json:"steps,omitempty"`
 	WarmupSteps int64  `json:"warmup_steps,omitempty"`
 	Decay       string `json:"decay,omitempty"`
@@ -89,7 +89,7 @@ func (c Change) Check() error {
 const limitNoteBytes = 4096
 
 // decays are the decays of the learning rate.
-var decays = []string{"cosine", "linear", "constant", "wsd"}
+var decays = []string{"cosine", "linear", "constant", "wsd", "cosine_restarts", "inverse_sqrt"}
 
 // scheduled reports whether the change has the whole schedule.
 func (c Change) scheduled() bool {

@@ -23,6 +23,7 @@ func TestRateJumpIsReported(t *testing.T) {
 		{"wsd", 4, 8, 5},
 		{"cosine", 4, 4, 0},
 		{"constant", 4, 8, 0},
+		{"inverse_sqrt", 4, 8, 0},
 	} {
 		t.Run(fmt.Sprintf("%s of %d to %d", tt.decay, tt.first, tt.later), func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")

@@ -16,9 +16,22 @@ func rateOf(cfg *config.Config) stages.Rate {
 	r := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps),
 		Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
 	if r.DecaySteps == 0 {
-		r.DecaySteps = (r.Steps + 4) / 5
+		r.DecaySteps = decaySteps(r)
 	}
 	return r
+}
+
+// decaySteps returns the default of optimizer.decay_steps.
+func decaySteps(r stages.Rate) int64 {
+	switch {
+	case r.Decay == stages.CosineRestarts:
+		return max(1, (r.Steps-r.Warmup+1)/2)
+	case r.Decay == stages.InverseSqrt && r.Warmup > 0:
+		return r.Warmup
+	case r.Decay == stages.InverseSqrt:
+		return 10_000
+	}
+	return (r.Steps + 4) / 5
 }
 
 // reschedule is a change of the learning rate over time, because the configuration of a run has changed since its last
@@ -89,8 +102,9 @@ func over(now, was, is stages.Rate) stages.Rate {
 
 // differs returns the first step after a step at which two schedules have another rate; 0: none has, up to the last step.
 func differs(a, b stages.Rate, after, last int64) int64 {
-	// Two schedules can diverge only at a step where one of them changes its form.
-	turns := []int64{after + 1, a.Warmup + 1, b.Warmup + 1, a.Steps - a.DecaySteps + 1, b.Steps - b.DecaySteps + 1, a.Steps + 1,
+	// Two schedules can diverge only at a step where one of them changes its form. Cycles of two lengths that meet at one step
+	// part at the next.
+	turns := []int64{after + 1, after + 2, a.Warmup + 1, b.Warmup + 1, a.Steps - a.DecaySteps + 1, b.Steps - b.DecaySteps + 1, a.Steps + 1,
 		a.Warmup + 2, b.Warmup + 2}
 	slices.Sort(turns)
 	for _, step := range turns {
