@@ -129,7 +129,9 @@ var idleKeys = []idleKey{
 
 	{"device.kind", "device.ranks", func(c *Config) bool { return len(c.Device.Ranks) > 0 },
 		", which has the device of each stage", "leave kind out, or set ranks = []"},
-	{"optimizer.decay_steps", "optimizer.decay", func(c *Config) bool { return !usesDecaySteps(c.Optimizer.Decay) && c.Optimizer.DecaySteps > 0 },
+	{"optimizer.decay_steps", "optimizer.decay", func(c *Config) bool {
+		return !usesDecaySteps(c.Optimizer.Decay) && c.Optimizer.DecaySteps > 0
+	},
 		"", `leave decay_steps out, or set decay = "wsd", "cosine_restarts" or "inverse_sqrt"`},
 	// As min_lr: Go code may have changed dtype.
 	{"device.residual", "device.dtype", func(c *Config) bool {

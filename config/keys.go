@@ -292,9 +292,9 @@ type Optimizer struct {
 	MinLR float64 `toml:"min_lr"`
 	// Steps in which the learning rate rises to its peak. Default: 100, or a tenth of run.steps if that is less.
 	WarmupSteps int `toml:"warmup_steps"`
-	// How the learning rate falls after warm-up: "cosine", "linear", "constant", "wsd", "cosine_restarts" or "inverse_sqrt". "wsd"
-	// (warm-up, stable, decay) holds the peak until the last decay_steps. "cosine_restarts" falls from the peak to the floor in each cycle
-	// of decay_steps. "inverse_sqrt" falls with the square root of the steps. Default: "cosine".
+	// How the learning rate falls after warm-up. "cosine", "linear" and "inverse_sqrt" (with the square root of the steps) fall all the time,
+	// "constant" never. "wsd" (warm-up, stable, decay) holds the peak until the last decay_steps. "cosine_restarts" falls from
+	// the peak to the floor in each cycle of decay_steps. Default: "cosine".
 	Decay string `toml:"decay"`
 	// wsd: the number of last steps in which the learning rate falls; 0: a fifth of run.steps. cosine_restarts: the steps of a cycle; 0:
 	// half of the steps after warm-up. inverse_sqrt: T, where n steps after warm-up the rate is lr·√(T/(T+n)); 0: warmup_steps, or 10000
