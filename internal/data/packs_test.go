@@ -9,14 +9,22 @@ import (
 
 // recordsOf makes records of so many positions each. Each id is unique.
 func recordsOf(positions []int) *Records {
-	r, id := &Records{}, int32(0)
-	for _, n := range positions {
-		ids, learn := make([]int32, n+1), make([]bool, n+1)
-		for i := range ids {
-			ids[i], learn[i] = id, id%3 > 0
+	docs, id := make([]Document, len(positions)), int32(0)
+	for i, n := range positions {
+		d := Document{IDs: make([]int32, n+1), Learn: make([]bool, n+1)}
+		for k := range d.IDs {
+			d.IDs[k], d.Learn[k] = id, id%3 > 0
 			id++
 		}
-		r.Add(ids, learn)
+		docs[i] = d
+	}
+	held, err := HoldDocuments(docs, int(id))
+	if err != nil {
+		panic(err)
+	}
+	r := NewRecords(held)
+	for i := range docs {
+		r.Add(i, held.IDs(i))
 	}
 	return r
 }

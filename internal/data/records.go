@@ -7,62 +7,56 @@ import (
 )
 
 // Records are token sequences on which a model is trained one by one: documents of which only a
-// part is learned.
+// part is learned. Their ids are where those of the documents are.
 type Records struct {
-	ids    []int32
-	learn  []bool // for each id: it is a target
-	starts []int64
+	of      *Documents
+	list    []record
+	tokens  int64
+	targets int64
 }
 
-// Add appends a record: its ids, and which of them are learned.
-func (r *Records) Add(ids []int32, learn []bool) {
-	r.starts = append(r.starts, int64(len(r.ids)))
-	r.ids, r.learn = append(r.ids, ids...), append(r.learn, learn...)
+type record struct {
+	at int64 // its first id among those of all documents
+	n  int32 // its ids
+}
+
+// NewRecords returns no records of documents yet.
+func NewRecords(of *Documents) *Records { return &Records{of: of} }
+
+// Add appends the first n ids of document i.
+func (r *Records) Add(i, n int) {
+	r.list = append(r.list, record{r.of.list[i].at, int32(n)})
+	r.tokens, r.targets = r.tokens+int64(n), r.targets+r.of.Targets(i, n)
 }
 
 // Len returns the number of records.
-func (r *Records) Len() int { return len(r.starts) }
+func (r *Records) Len() int { return len(r.list) }
 
 // Tokens returns the number of ids in all records.
-func (r *Records) Tokens() int64 { return int64(len(r.ids)) }
+func (r *Records) Tokens() int64 { return r.tokens }
 
 // Targets returns the number of learned ids.
-func (r *Records) Targets() (n int64) {
-	for i := range r.starts {
-		from, to := r.span(i)
-		for _, learn := range r.learn[from+1 : to] {
-			if learn {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func (r *Records) span(i int) (from, to int64) {
-	if i+1 < len(r.starts) {
-		return r.starts[i], r.starts[i+1]
-	}
-	return r.starts[i], int64(len(r.ids))
-}
+func (r *Records) Targets() int64 { return r.targets }
 
 // Positions returns how many tokens of a record have a successor.
-func (r *Records) Positions(i int) int {
-	from, to := r.span(i)
-	return int(to-from) - 1
-}
+func (r *Records) Positions(i int) int { return int(r.list[i].n) - 1 }
 
 // Fill reads a record: its Positions, and as targets the tokens after them, or Masked for those
 // that are not learned.
 func (r *Records) Fill(i int, tokens, targets []int32) error {
-	from, to := r.span(i)
-	if n := int(to-from) - 1; len(tokens) != n || len(targets) != n {
+	of := r.list[i]
+	n := int(of.n) - 1
+	if len(tokens) != n || len(targets) != n {
 		return fmt.Errorf("got room for %d tokens and %d targets of record %d, which has %d positions", len(tokens), len(targets), i, n)
 	}
-	copy(tokens, r.ids[from:to-1])
-	copy(targets, r.ids[from+1:to])
-	for k, learn := range r.learn[from+1 : to] {
-		if !learn {
+	ids := make([]int32, of.n)
+	if err := r.of.ids.Read(ids, of.at); err != nil {
+		return err
+	}
+	copy(tokens, ids)
+	copy(targets, ids[1:])
+	for k := range targets {
+		if !r.of.learn.at(of.at + int64(k) + 1) {
 			targets[k] = Masked
 		}
 	}

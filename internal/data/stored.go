@@ -11,17 +11,6 @@ import (
 	"slices"
 )
 
-// Document is a separate text as token ids.
-type Document struct {
-	IDs   []int32
-	Learn []bool // for each id: it is learned
-	Text  bool   // all of it is learned, and it may be joined with others
-	Talk  bool   // the chat template has rendered it
-
-	File string // its file and row. The number of the file is stored: the same text may be elsewhere
-	Row  int
-}
-
 // ErrStored: stored ids belong to something else, or are damaged.
 var ErrStored = errors.New("not the stored token ids")
 
@@ -36,13 +25,13 @@ var ErrStored = errors.New("not the stored token ids")
 //	documents 8 bytes: their number; 0 for a corpus
 //	lengths   8 bytes for each document; the highest bit is Text, the next one Talk
 //	places    8 bytes for each document: the number of its file and its row, 4 bytes each
-//	learn     1 byte for each id; only for documents
+//	learn     a bit for each id; only for documents
 //	ids       idBytes for each
 //	checksum  4 bytes: the CRC-32C of everything before it
 //
 // So its length follows from its header, and is checked before anything is allocated.
 const (
-	storedMagic  = "troupe ids v2\n\x00\x00"
+	storedMagic  = "troupe ids v3\n\x00\x00"
 	storedHeader = 72
 
 	storedCorpus    = 'c'
@@ -95,19 +84,24 @@ func (s *storedWriter) header(key StoredKey, kind byte, idBytes int, ids, docume
 
 func (s *storedWriter) ids(ids []int32, idBytes int) {
 	for piece := range slices.Chunk(ids, storedPiece) {
-		s.buf = s.buf[:0]
-		for _, id := range piece {
-			switch idBytes {
-			case 1:
-				s.buf = append(s.buf, byte(id))
-			case 2:
-				s.buf = binary.LittleEndian.AppendUint16(s.buf, uint16(id))
-			default:
-				s.buf = binary.LittleEndian.AppendUint32(s.buf, uint32(id))
-			}
-		}
+		s.buf = appendIDs(s.buf[:0], piece, idBytes)
 		s.write(s.buf)
 	}
+}
+
+// appendIDs appends ids of idBytes each.
+func appendIDs[B ~[]byte](b B, ids []int32, idBytes int) B {
+	for _, id := range ids {
+		switch idBytes {
+		case 1:
+			b = append(b, byte(id))
+		case 2:
+			b = binary.LittleEndian.AppendUint16(b, uint16(id))
+		default:
+			b = binary.LittleEndian.AppendUint32(b, uint32(id))
+		}
+	}
+	return b
 }
 
 func (s *storedWriter) end() error {
@@ -136,48 +130,6 @@ func WriteCorpus(w io.Writer, key StoredKey, vocab int, c Corpus) error {
 	return s.end()
 }
 
-// WriteDocuments stores documents of files, whose ids are below vocab.
-func WriteDocuments(w io.Writer, key StoredKey, vocab int, files []string, docs []Document) error {
-	s := &storedWriter{w: bufio.NewWriterSize(w, 1<<20)}
-	idBytes, ids := idBytesFor(vocab), 0
-	for _, d := range docs {
-		ids += len(d.IDs)
-	}
-	s.header(key, storedDocuments, idBytes, int64(ids), int64(len(docs)))
-	for _, d := range docs {
-		n := uint64(len(d.IDs))
-		if d.Text {
-			n |= storedText
-		}
-		if d.Talk {
-			n |= storedTalk
-		}
-		s.number(n)
-	}
-	file := 0
-	for _, d := range docs {
-		if file >= len(files) || files[file] != d.File { // documents are in the order of their files
-			file = max(slices.Index(files, d.File), 0)
-		}
-		s.number(uint64(uint32(file)) | uint64(uint32(d.Row))<<32)
-	}
-	for _, d := range docs {
-		s.buf = s.buf[:0]
-		for _, learn := range d.Learn {
-			if learn {
-				s.buf = append(s.buf, 1)
-			} else {
-				s.buf = append(s.buf, 0)
-			}
-		}
-		s.write(s.buf)
-	}
-	for _, d := range docs {
-		s.ids(d.IDs, idBytes)
-	}
-	return s.end()
-}
-
 // storedReader reads what storedWriter wrote.
 type storedReader struct {
 	r   io.Reader
@@ -201,6 +153,14 @@ type stored struct {
 	ids, documents int64
 }
 
+// idsAt is where in the file the ids start.
+func (h stored) idsAt() int64 {
+	if h.kind != storedDocuments {
+		return storedHeader
+	}
+	return storedHeader + 16*h.documents + (h.ids+7)/8
+}
+
 func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (h stored, err error) {
 	b, err := s.read(storedHeader)
 	if err != nil {
@@ -217,11 +177,7 @@ func (s *storedReader) header(key StoredKey, kind byte, vocab int, size int64) (
 	}
 	// No product below overflows.
 	const most = 1 << 48
-	want, each := int64(storedHeader+4), int64(h.idBytes)
-	if kind == storedDocuments {
-		each++
-	}
-	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || want+16*h.documents+each*h.ids != size {
+	if h.ids < 0 || h.ids > most || h.documents < 0 || h.documents > most || h.idsAt()+h.ids*int64(h.idBytes)+4 != size {
 		return h, fmt.Errorf("%w: the file has %d bytes, which does not match %d ids in %d documents", ErrStored, size, h.ids, h.documents)
 	}
 	return h, nil
@@ -304,7 +260,7 @@ func readCorpus[ID uint8 | uint16 | int32](r io.Reader, size int64, key StoredKe
 	return c, s.end()
 }
 
-// StoredFile is an open file that WriteCorpus wrote.
+// StoredFile is an open file that WriteCorpus or WriteDocuments wrote.
 type StoredFile interface {
 	io.ReaderAt
 	io.Closer
@@ -321,24 +277,36 @@ func OpenCorpus(f StoredFile, size int64, key StoredKey, vocab int) (Corpus, err
 	if h.documents != 0 {
 		return nil, fmt.Errorf("%w: a corpus cannot have %d documents", ErrStored, h.documents)
 	}
-	for left := h.ids * int64(h.idBytes); left > 0; {
-		b, err := s.read(int(min(left, 1<<20)))
-		if err != nil {
-			return nil, err
-		}
-		left -= int64(len(b))
+	if err := s.pass(h.ids*int64(h.idBytes), func([]byte) error { return nil }); err != nil {
+		return nil, err
 	}
 	if err := s.end(); err != nil {
 		return nil, err
 	}
-	return &storedIDs{f, h, vocab}, nil
+	return &storedIDs{f, h, vocab, h.idsAt()}, nil
 }
 
-// storedIDs is a corpus in a file.
+// pass reads n bytes in pieces, whose lengths are multiples of 16 except for the last one.
+func (s *storedReader) pass(n int64, give func([]byte) error) error {
+	for n > 0 {
+		b, err := s.read(int(min(n, 1<<20)))
+		if err != nil {
+			return err
+		}
+		if err := give(b); err != nil {
+			return err
+		}
+		n -= int64(len(b))
+	}
+	return nil
+}
+
+// storedIDs are ids in a file.
 type storedIDs struct {
 	f     StoredFile
 	h     stored
 	vocab int
+	from  int64 // where in the file they start
 }
 
 func (c *storedIDs) Len() int64   { return c.h.ids }
@@ -349,73 +317,10 @@ func (c *storedIDs) Read(dst []int32, off int64) error {
 		return err
 	}
 	size := int64(len(dst)) * int64(c.h.idBytes)
-	s := &storedReader{r: io.NewSectionReader(c.f, storedHeader+off*int64(c.h.idBytes), size)}
+	s := &storedReader{r: io.NewSectionReader(c.f, c.from+off*int64(c.h.idBytes), size)}
 	at := 0
 	return s.take(c.h, c.vocab, int64(len(dst)), func(ids []int32) error {
 		at += copy(dst[at:], ids)
 		return nil
 	})
-}
-
-// ReadDocuments reads documents from the size bytes that WriteDocuments wrote for the same key,
-// vocabulary and number of files.
-func ReadDocuments(r io.Reader, size int64, key StoredKey, vocab int, files []string) ([]Document, error) {
-	s := &storedReader{r: r}
-	h, err := s.header(key, storedDocuments, vocab, size)
-	if err != nil {
-		return nil, err
-	}
-	docs, ids, learn := make([]Document, h.documents), make([]int32, 0, h.ids), make([]bool, h.ids)
-	lens, left := make([]int64, h.documents), h.ids
-	for i := range docs {
-		b, err := s.read(8)
-		if err != nil {
-			return nil, err
-		}
-		n := binary.LittleEndian.Uint64(b)
-		docs[i].Text, docs[i].Talk = n&storedText != 0, n&storedTalk != 0
-		if lens[i] = int64(n &^ (storedText | storedTalk)); lens[i] > left {
-			return nil, fmt.Errorf("%w: document %d has %d ids, but only %d are left", ErrStored, i, lens[i], left)
-		}
-		left -= lens[i]
-	}
-	if left != 0 {
-		return nil, fmt.Errorf("%w: %d ids belong to no document", ErrStored, left)
-	}
-	for i := range docs {
-		b, err := s.read(8)
-		if err != nil {
-			return nil, err
-		}
-		file := binary.LittleEndian.Uint32(b)
-		if int64(file) >= int64(len(files)) {
-			return nil, fmt.Errorf("%w: document %d is of file %d of %d", ErrStored, i, file, len(files))
-		}
-		docs[i].File, docs[i].Row = files[file], int(binary.LittleEndian.Uint32(b[4:]))
-	}
-	for at := 0; at < len(learn); at += storedPiece {
-		part := learn[at:min(at+storedPiece, len(learn))]
-		b, err := s.read(len(part))
-		if err != nil {
-			return nil, err
-		}
-		for i := range part {
-			part[i] = b[i] != 0
-		}
-	}
-	if err := s.take(h, vocab, h.ids, func(piece []int32) error {
-		ids = append(ids, piece...)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	if err := s.end(); err != nil {
-		return nil, err
-	}
-	at := int64(0)
-	for i, n := range lens {
-		docs[i].IDs, docs[i].Learn = ids[at:at+n:at+n], learn[at:at+n:at+n]
-		at += n
-	}
-	return docs, nil
 }

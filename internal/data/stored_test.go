@@ -29,28 +29,111 @@ func drawDocuments(t *rapid.T, vocab int) []Document {
 	return docs
 }
 
+// storedDocumentsOf holds documents, and stores them.
+func storedDocumentsOf(t testing.TB, key StoredKey, vocab int, docs []Document) (*Documents, []byte) {
+	t.Helper()
+	held, err := HoldDocuments(docs, vocab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := WriteDocuments(&b, key, vocab, storedFiles, held); err != nil {
+		t.Fatal(err)
+	}
+	return held, b.Bytes()
+}
+
+func openDocuments(b []byte, key StoredKey, vocab int) (*Documents, error) {
+	return OpenDocuments(memoryFile(b), int64(len(b)), key, vocab, storedFiles)
+}
+
+// TestStoredDocuments: documents in memory and in a file are those that were given, and so are their parts, joined texts and records.
 func TestStoredDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom([]int{1, 256, 257, 1 << 16, 1<<16 + 1, 1 << 20}).Draw(t, "vocab")
 		docs, key := drawDocuments(t, vocab), StoredKey{1, 2, 3}
-		var b bytes.Buffer
-		if err := WriteDocuments(&b, key, vocab, storedFiles, docs); err != nil {
-			t.Fatal(err)
-		}
-		got, err := ReadDocuments(bytes.NewReader(b.Bytes()), int64(b.Len()), key, vocab, storedFiles)
+		held, err := HoldDocuments(docs, vocab)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got) != len(docs) {
-			t.Fatalf("%d documents of %d", len(got), len(docs))
+		var b bytes.Buffer
+		if err := WriteDocuments(&b, key, vocab, storedFiles, held); err != nil {
+			t.Fatal(err)
 		}
-		for i := range docs {
-			if !slices.Equal(got[i].IDs, docs[i].IDs) || !slices.Equal(got[i].Learn, docs[i].Learn) || got[i].Text != docs[i].Text ||
-				got[i].Talk != docs[i].Talk || got[i].File != docs[i].File || got[i].Row != docs[i].Row {
-				t.Fatalf("document %d: %+v, want %+v", i, got[i], docs[i])
+		opened, err := openDocuments(b.Bytes(), key, vocab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen := make([]bool, len(docs))
+		var some, rest []Document
+		for i, d := range docs {
+			if chosen[i] = rapid.Bool().Draw(t, "chosen"); chosen[i] {
+				some = append(some, d)
+			} else {
+				rest = append(rest, d)
 			}
 		}
+		for _, of := range []*Documents{held, opened} {
+			checkDocuments(t, of, docs)
+			others, those := of.Part(chosen)
+			checkDocuments(t, those, some)
+			checkDocuments(t, others, rest)
+		}
 	})
+}
+
+// checkDocuments compares documents with what they should be.
+func checkDocuments(t *rapid.T, of *Documents, docs []Document) {
+	if of.Len() != len(docs) {
+		t.Fatalf("%d documents of %d", of.Len(), len(docs))
+	}
+	var ids []int32
+	var bounds Bounds
+	records, kept := NewRecords(of), []Document(nil)
+	for i, want := range docs {
+		got, err := of.Read(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.IDs, want.IDs) || !slices.Equal(got.Learn, want.Learn) || got.Text != want.Text || got.Talk != want.Talk ||
+			got.File != want.File || got.Row != want.Row || of.IDs(i) != len(want.IDs) || of.Text(i) != want.Text || of.Talk(i) != want.Talk {
+			t.Fatalf("document %d: %+v, want %+v", i, got, want)
+		}
+		if n := max(slices.Index(want.Learn[min(1, len(want.Learn)):], true)+1, 0); of.FirstTarget(i) != n {
+			t.Fatalf("document %d: the first target is %d, want %d", i, of.FirstTarget(i), n)
+		}
+		if len(want.IDs) > 0 {
+			ids, bounds = append(ids, want.IDs...), append(bounds, int64(len(ids)))
+		}
+		if len(want.IDs) >= 2 {
+			records.Add(i, len(want.IDs))
+			kept = append(kept, want)
+		}
+	}
+	joined, starts := of.Joined()
+	got := make([]int32, joined.Len())
+	if err := joined.Read(got, 0); err != nil || !slices.Equal(got, ids) || !slices.Equal(starts, bounds) {
+		t.Fatalf("joined: %v at %v, want %v at %v, %v", got, starts, ids, bounds, err)
+	}
+	targets := int64(0)
+	for i, want := range kept {
+		n := records.Positions(i)
+		in, out := make([]int32, n), make([]int32, n)
+		if err := records.Fill(i, in, out); err != nil || !slices.Equal(in, want.IDs[:len(want.IDs)-1]) {
+			t.Fatalf("record %d: %v of %v, %v", i, in, want.IDs, err)
+		}
+		for k, target := range out {
+			switch learn := want.Learn[k+1]; {
+			case learn && target == want.IDs[k+1]:
+				targets++
+			case learn || target != Masked:
+				t.Fatalf("record %d: target %d is %d, learned: %v", i, k, target, learn)
+			}
+		}
+	}
+	if records.Targets() != targets {
+		t.Fatalf("%d targets, want %d", records.Targets(), targets)
+	}
 }
 
 func TestStoredCorpus(t *testing.T) {
@@ -82,14 +165,10 @@ func TestStoredCorpus(t *testing.T) {
 // TestStoredDamage: each byte matters, and so does each that is missing.
 func TestStoredDamage(t *testing.T) {
 	docs := []Document{{IDs: []int32{1, 2, 3}, Learn: []bool{true, false, true}, Text: true}, {IDs: []int32{4}, Learn: []bool{true}}}
-	var b bytes.Buffer
 	key := StoredKey{5}
-	if err := WriteDocuments(&b, key, 300, storedFiles, docs); err != nil {
-		t.Fatal(err)
-	}
-	whole := b.Bytes()
+	_, whole := storedDocumentsOf(t, key, 300, docs)
 	read := func(b []byte) error {
-		_, err := ReadDocuments(bytes.NewReader(b), int64(len(b)), key, 300, storedFiles)
+		_, err := openDocuments(b, key, 300)
 		return err
 	}
 	if err := read(whole); err != nil {
@@ -111,22 +190,19 @@ func TestStoredDamage(t *testing.T) {
 	if _, err := ReadCorpus(bytes.NewReader(whole), int64(len(whole)), key, 300); !errors.Is(err, ErrStored) {
 		t.Errorf("documents as a corpus: %v", err)
 	}
-	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), StoredKey{6}, 300, storedFiles); !errors.Is(err, ErrStored) {
+	if _, err := openDocuments(whole, StoredKey{6}, 300); !errors.Is(err, ErrStored) {
 		t.Errorf("another text's: %v", err)
 	}
-	if _, err := ReadDocuments(bytes.NewReader(whole), int64(len(whole)), key, 200, storedFiles); !errors.Is(err, ErrStored) {
+	if _, err := openDocuments(whole, key, 200); !errors.Is(err, ErrStored) {
 		t.Errorf("another vocabulary's: %v", err)
 	}
 }
 
 func FuzzStored(f *testing.F) {
-	var b bytes.Buffer
 	key := StoredKey{5}
-	if err := WriteDocuments(&b, key, 300, storedFiles, []Document{{IDs: []int32{1, 2}, Learn: []bool{true, false}}}); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b.Bytes())
-	b.Reset()
+	_, documents := storedDocumentsOf(f, key, 300, []Document{{IDs: []int32{1, 2}, Learn: []bool{true, false}}})
+	f.Add(documents)
+	var b bytes.Buffer
 	if err := WriteCorpus(&b, key, 300, NewTokens([]int32{1, 299, 7})); err != nil {
 		f.Fatal(err)
 	}
@@ -135,8 +211,8 @@ func FuzzStored(f *testing.F) {
 		if n := len(file) - 4; n > 0 { // so that more than the checksum is tried
 			binary.LittleEndian.PutUint32(file[n:], crc32.Checksum(file[:n], castagnoli))
 		}
-		docs, err := ReadDocuments(bytes.NewReader(file), int64(len(file)), key, 300, storedFiles)
-		if err == nil {
+		docs, err := openDocuments(file, key, 300)
+		if err == nil && idsBelow(docs) {
 			var again bytes.Buffer
 			if err := WriteDocuments(&again, key, 300, storedFiles, docs); err != nil || again.Len() != len(file) {
 				t.Fatalf("%d bytes of %d, %v", again.Len(), len(file), err)
@@ -144,4 +220,14 @@ func FuzzStored(f *testing.F) {
 		}
 		_, _ = ReadCorpus(bytes.NewReader(file), int64(len(file)), key, 300)
 	})
+}
+
+// idsBelow reports whether all documents can be read: their ids are checked then, not when they are opened.
+func idsBelow(docs *Documents) bool {
+	for i := range docs.Len() {
+		if _, err := docs.Read(i); err != nil {
+			return false
+		}
+	}
+	return true
 }

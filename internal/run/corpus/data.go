@@ -3,6 +3,7 @@ package corpus
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +24,7 @@ type Data struct {
 	Train, Val data.Corpus
 	Identity   trainstate.Data
 	Excluded   []string // files that both data.train and data.val match: only for validation
-	close      []data.Corpus
+	close      []io.Closer
 	kept       *TokenStore // where ids of texts are kept; nil: nowhere
 
 	TrainRecords, ValRecords *data.Records // in place of texts: documents one by one

@@ -2,7 +2,6 @@ package corpus
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/data"
@@ -47,23 +46,21 @@ func (c DocumentCounts) warnings(context int) (text []string) {
 }
 
 // fit makes records of documents, each at most as long as the context. tooLong is data.too_long.
-func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c DocumentCounts, err error) {
-	r, c = &data.Records{}, DocumentCounts{Total: len(docs)}
-	for i, d := range docs {
-		all, cut := learned(d.Learn), false
-		c.Longest = max(c.Longest, len(d.IDs))
-		if most := context + 1; len(d.IDs) > most {
+func fit(docs *data.Documents, context int, tooLong string) (r *data.Records, c DocumentCounts, err error) {
+	r, c = data.NewRecords(docs), DocumentCounts{Total: docs.Len()}
+	for i := range docs.Len() {
+		n, cut := docs.IDs(i), false
+		all := docs.Targets(i, n)
+		c.Longest = max(c.Longest, n)
+		if most := context + 1; n > most {
 			if tooLong == "refuse" {
+				file, row := docs.Place(i)
 				return nil, c,
-					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, but the limit is %d for a context of %d; raise model.context, or set data.too_long = \"cut\"", i+1, len(docs), data.Plain(d.File), d.Row, len(d.IDs), most, context)
+					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, but the limit is %d for a context of %d; raise model.context, or set data.too_long = \"cut\"", i+1, docs.Len(), data.Plain(file), row, n, most, context)
 			}
-			cut = true
-			d.IDs, d.Learn = d.IDs[:most], d.Learn[:most]
+			cut, n = true, most
 		}
-		kept := int64(0)
-		if len(d.IDs) >= 2 {
-			kept = learned(d.Learn)
-		}
+		kept := docs.Targets(i, n)
 		c.Learned, c.TargetsLeftOut = c.Learned+kept, c.TargetsLeftOut+all-kept
 		if kept == 0 {
 			c.Dropped++
@@ -72,8 +69,8 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 		if cut {
 			c.Cut++
 		}
-		c.Tokens += int64(len(d.IDs))
-		r.Add(d.IDs, d.Learn)
+		c.Tokens += int64(n)
+		r.Add(i, n)
 	}
 	if r.Len() == 0 {
 		return nil, c, nothingToLearn(docs, c, context)
@@ -81,27 +78,20 @@ func fit(docs []data.Document, context int, tooLong string) (r *data.Records, c 
 	return r, c, nil
 }
 
-// learned counts the targets of a document. Its first token is not one.
-func learned(learn []bool) (n int64) {
-	for _, l := range learn[min(1, len(learn)):] {
-		if l {
-			n++
-		}
-	}
-	return n
-}
-
 // nothingToLearn returns an error that names the document that needs the shortest context, or the first document.
-func nothingToLearn(docs []data.Document, c DocumentCounts, context int) error {
+func nothingToLearn(docs *data.Documents, c DocumentCounts, context int) error {
 	shortest, at := 0, 0
-	for i, d := range docs {
-		if n := slices.Index(d.Learn[min(1, len(d.Learn)):], true); n >= 0 && (shortest == 0 || n+1 < shortest) {
-			shortest, at = n+1, i
+	for i := range docs.Len() {
+		if n := docs.FirstTarget(i); n > 0 && (shortest == 0 || n < shortest) {
+			shortest, at = n, i
 		}
 	}
-	where := func(i int) string { return fmt.Sprintf("%s, row %d", data.Plain(docs[i].File), docs[i].Row) }
+	where := func(i int) string {
+		file, row := docs.Place(i)
+		return fmt.Sprintf("%s, row %d", data.Plain(file), row)
+	}
 	switch {
-	case len(docs) == 0:
+	case docs.Len() == 0:
 		return fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 	case shortest > 0:
 		return fmt.Errorf("%w: none of %s has a token to learn within the context of %d tokens; the first token to learn, in %s, needs a context of %d; raise the context, or shorten the prompts",

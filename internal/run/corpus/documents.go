@@ -1,9 +1,9 @@
 package corpus
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -59,28 +59,17 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 	return all, nil
 }
 
-// joined makes one corpus of documents that are texts, and says where in it each starts.
-func joined(docs []data.Document) (data.Corpus, data.Bounds) {
-	n, bounds := 0, make(data.Bounds, 0, len(docs))
-	for _, d := range docs {
-		n += len(d.IDs)
-	}
-	ids := make([]int32, 0, n)
-	for _, d := range docs {
-		if len(d.IDs) > 0 {
-			bounds = append(bounds, int64(len(ids)))
-		}
-		ids = append(ids, d.IDs...)
-	}
-	return data.NewTokens(ids), bounds
-}
-
 // loadDocuments reads data.train and data.val, which are documents.
 func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk, accept Accept, kept *TokenStore) (_ *Data, err error) {
 	if tok == nil {
 		tok = tokenizer.Bytes{}
 	}
 	c := &Data{Tokenizer: tok}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
 	trainFiles, valFiles, excluded, err := Files(cfg)
 	if err != nil {
 		return nil, err
@@ -91,20 +80,17 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
-	read := func(key string, files []string, id *data.Identity) ([]data.Document, error) {
-		docs, err := kept.documents(files, func(is data.Identity) error {
+	read := func(key string, files []string, id *data.Identity) (*data.Documents, error) {
+		docs, err := c.documents(files, func(is data.Identity) error {
 			if *id = is; accept == nil {
 				return nil
 			}
 			return accept(key, is)
 		}, r)
-		c.conversations = c.conversations || len(docs) > 0 && docs[0].Talk
-		if err == nil && len(docs) == 0 {
-			err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
-		}
 		if err != nil {
 			return nil, cfg.Errorf(key, "%w", err)
 		}
+		c.conversations = c.conversations || docs.Talk(0)
 		c.Warnings = append(c.Warnings, r.warnings(key, cfg.IsSet("data.special_tokens"))...)
 		return docs, nil
 	}
@@ -112,7 +98,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	if err != nil {
 		return nil, err
 	}
-	var val []data.Document
+	var val *data.Documents
 	if len(valFiles) > 0 {
 		c.Identity.Val = &data.Identity{}
 		if val, err = read("data.val", valFiles, c.Identity.Val); err != nil {
@@ -133,35 +119,34 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 }
 
 // splitDocuments parts those that are validated on from the others.
-func splitDocuments(docs []data.Document, valFraction float64) (train, val []data.Document, err error) {
-	is, err := data.SplitDocuments(len(docs), valFraction)
+func splitDocuments(docs *data.Documents, valFraction float64) (train, val *data.Documents, err error) {
+	is, err := data.SplitDocuments(docs.Len(), valFraction)
 	if err != nil {
 		return nil, nil, err
 	}
-	for i, d := range docs {
-		if is[i] {
-			val = append(val, d)
-		} else {
-			train = append(train, d)
-		}
-	}
+	train, val = docs.Part(is)
 	return train, val, nil
 }
 
 // allText reports whether all documents are texts.
-func allText(docs []data.Document) bool {
-	return !slices.ContainsFunc(docs, func(d data.Document) bool { return !d.Text })
+func allText(docs *data.Documents) bool {
+	for i := range docs.Len() {
+		if !docs.Text(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeDocuments makes of documents what is trained and validated on.
-func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (err error) {
-	texts := allText(train) && allText(val)
+func (c *Data) takeDocuments(cfg *config.Config, train, val *data.Documents) (err error) {
+	texts := allText(train) && (val == nil || allText(val))
 	if cfg.Data.Packing == config.PackSplit && !texts {
 		return notTexts(cfg, train, val)
 	}
 	if texts && cfg.Data.Packing != config.PackFirstFit {
-		if c.Train, c.trainBounds = joined(train); cfg.HasMainSet() {
-			c.Val, c.valBounds = joined(val)
+		if c.Train, c.trainBounds = train.Joined(); cfg.HasMainSet() {
+			c.Val, c.valBounds = val.Joined()
 		}
 		for _, part := range []struct {
 			key    string
@@ -193,11 +178,18 @@ func (c *Data) takeDocuments(cfg *config.Config, train, val []data.Document) (er
 	c.Warnings = append(c.Warnings, both.warnings(cfg.Model.Context)...)
 	c.Documents = &event.Documents{Train: c.TrainRecords.Len(), Val: c.ValRecords.Len(), TrainLearned: cut.Learned, ValLearned: cutVal.Learned,
 		Context: cfg.Model.Context, Longest: both.Longest, Cut: both.Cut, Dropped: both.Dropped}
-	for _, d := range train {
-		if d.IDs = d.IDs[:min(len(d.IDs), cfg.Model.Context+1)]; learned(d.Learn[:len(d.IDs)]) > 0 {
-			c.Documents.File, c.Documents.Row, c.Documents.Example = data.Plain(d.File), d.Row, pieces(d, c.Tokenizer)
-			break
+	for i := range train.Len() {
+		n := min(train.IDs(i), cfg.Model.Context+1)
+		if train.Targets(i, n) == 0 {
+			continue
 		}
+		d, err := train.Read(i)
+		if err != nil {
+			return cfg.Errorf("data.train", "%w", err)
+		}
+		d.IDs = d.IDs[:n]
+		c.Documents.File, c.Documents.Row, c.Documents.Example = data.Plain(d.File), d.Row, pieces(d, c.Tokenizer)
+		break
 	}
 	return nil
 }

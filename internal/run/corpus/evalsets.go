@@ -86,17 +86,14 @@ func (s EvalSet) loadDocuments(cfg *config.Config, talk rundir.Talk, files []str
 	if err != nil {
 		return err
 	}
-	docs, err := s.Data.kept.documents(files, accept, r)
-	switch {
-	case err != nil:
+	docs, err := s.Data.documents(files, accept, r)
+	if err != nil {
 		return err
-	case len(docs) == 0:
-		return fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
 	}
 	s.Data.Warnings = append(s.Data.Warnings, r.warnings("[[eval]] "+s.Name, cfg.IsSet("data.special_tokens"))...)
 	if allText(docs) && cfg.Data.Packing != config.PackFirstFit {
 		var bounds data.Bounds
-		if s.Data.Val, bounds = joined(docs); cfg.Data.Packing == config.PackSplit {
+		if s.Data.Val, bounds = docs.Joined(); cfg.Data.Packing == config.PackSplit {
 			s.Data.valBounds = bounds
 		}
 		return data.CheckLength(s.Data.Val.Len(), cfg.Model.Context)

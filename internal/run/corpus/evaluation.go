@@ -284,7 +284,7 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 	if how.guessed {
 		r.hint = " (JSON lines are read as documents; for the raw text use the format text)"
 	}
-	docs, err := c.kept.documents(files, accept, r)
+	docs, err := c.documents(files, accept, r)
 	if err == nil && fraction > 0 {
 		_, docs, err = splitDocuments(docs, fraction)
 	}
@@ -294,7 +294,7 @@ func (m Model) documents(c *Data, how reading, files []string, accept func(is da
 	c.Warnings = append(c.Warnings, append(said.Warnings(), r.warnings("the data", true)...)...)
 	if allText(docs) && how.packing != config.PackFirstFit {
 		var bounds data.Bounds
-		if c.Val, bounds = joined(docs); how.packing == config.PackSplit {
+		if c.Val, bounds = docs.Joined(); how.packing == config.PackSplit {
 			c.valBounds = bounds
 		}
 		return nil

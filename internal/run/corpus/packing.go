@@ -38,13 +38,14 @@ func (c *Data) describePacking(cfg *config.Config, sequences, documents, positio
 }
 
 // notTexts is the error of data.packing = "split" for documents that are not texts.
-func notTexts(cfg *config.Config, docs ...[]data.Document) error {
+func notTexts(cfg *config.Config, docs ...*data.Documents) error {
 	for _, all := range docs {
-		for _, d := range all {
-			if !d.Text {
+		for i := range all.Len() {
+			if !all.Text(i) {
+				file, row := all.Place(i)
 				return cfg.Errorf("data.packing",
 					"%q joins texts and cuts them anywhere, but %s, row %d is a prompt or a conversation; use %q, which keeps documents whole",
-					config.PackSplit, data.Plain(d.File), d.Row, config.PackFirstFit)
+					config.PackSplit, data.Plain(file), row, config.PackFirstFit)
 			}
 		}
 	}

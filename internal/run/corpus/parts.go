@@ -117,10 +117,7 @@ func (c *Data) loadPart(cfg *config.Config, p *part, talk rundir.Talk, ownVal bo
 	if cfg.Data.Stream {
 		return c.openStream(cfg, p, r, fraction, accept)
 	}
-	docs, err := c.kept.documents(p.files, accept, r)
-	if err == nil && len(docs) == 0 {
-		err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
-	}
+	docs, err := c.documents(p.files, accept, r)
 	if err != nil {
 		return err
 	}
@@ -129,7 +126,7 @@ func (c *Data) loadPart(cfg *config.Config, p *part, talk rundir.Talk, ownVal bo
 		where = "source " + p.name
 	}
 	c.Warnings = append(c.Warnings, r.warnings(where, cfg.IsSet("data.special_tokens"))...)
-	var val []data.Document
+	var val *data.Documents
 	if fraction > 0 {
 		if docs, val, err = splitDocuments(docs, fraction); err != nil {
 			return err
@@ -138,15 +135,15 @@ func (c *Data) loadPart(cfg *config.Config, p *part, talk rundir.Talk, ownVal bo
 	if fraction > 0 {
 		p.val = &Data{Tokenizer: c.Tokenizer}
 	}
-	if allText(docs) && allText(val) {
-		corpus, _ := joined(docs)
+	if allText(docs) && (val == nil || allText(val)) {
+		corpus, _ := docs.Joined()
 		epochs, err := data.NewEpochs(cfg.Run.Seed, corpus.Len(), cfg.Model.Context)
 		if err != nil {
 			return err
 		}
-		p.train = &windowsOf{corpus, epochs, cfg.Model.Context, int64(len(docs))}
+		p.train = &windowsOf{corpus, epochs, cfg.Model.Context, int64(docs.Len())}
 		if p.val != nil {
-			p.val.Val, _ = joined(val)
+			p.val.Val, _ = val.Joined()
 			return data.CheckLength(p.val.Val.Len(), cfg.Model.Context)
 		}
 		return nil
@@ -176,21 +173,18 @@ func (c *Data) loadValidation(cfg *config.Config, talk rundir.Talk, files []stri
 		return err
 	}
 	c.Identity.Val = &data.Identity{}
-	docs, err := c.kept.documents(files, func(is data.Identity) error {
+	docs, err := c.documents(files, func(is data.Identity) error {
 		if *c.Identity.Val = is; accept == nil {
 			return nil
 		}
 		return accept("data.val", is)
 	}, r)
-	if err == nil && len(docs) == 0 {
-		err = fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
-	}
 	if err != nil {
 		return err
 	}
 	c.Warnings = append(c.Warnings, r.warnings(valKey(cfg), cfg.IsSet("data.special_tokens"))...)
 	if allText(docs) {
-		c.Val, _ = joined(docs)
+		c.Val, _ = docs.Joined()
 		return data.CheckLength(c.Val.Len(), cfg.Model.Context)
 	}
 	var counts DocumentCounts

@@ -145,8 +145,11 @@ func (s *stream) validation(cfg *config.Config, fraction float64) (*Data, error)
 		}
 		at += int64(len(entries))
 	}
-	var err error
-	v.ValRecords, _, err = fit(all, s.context, cfg.Data.TooLong)
+	held, err := data.HoldDocuments(all, s.reader.tok.Vocab())
+	if err != nil {
+		return nil, err
+	}
+	v.ValRecords, _, err = fit(held, s.context, cfg.Data.TooLong)
 	return v, err
 }
 

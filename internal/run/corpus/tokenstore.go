@@ -184,21 +184,35 @@ func (s *TokenStore) corpus(files []string, accept func(data.Identity) error, te
 		}})
 }
 
-// documents reads and encodes the documents of files, or takes them from the folder.
-func (s *TokenStore) documents(files []string, accept func(data.Identity) error, r *documentReader) ([]data.Document, error) {
-	return idsOf(s, files, accept, storedReader[[]data.Document]{tok: r.tok, more: r.decides(),
+// documents reads and encodes the documents of files, or takes them from the folder. There is at least one; c closes them.
+func (c *Data) documents(files []string, accept func(data.Identity) error, r *documentReader) (*data.Documents, error) {
+	docs, err := idsOf(c.kept, files, accept, storedReader[*data.Documents]{tok: r.tok, more: r.decides(),
 		text: func() (*data.Text, error) {
 			text, err := data.ReadRows(files, r.columns())
 			return text, unreadable(err)
 		},
-		made: func(text *data.Text) ([]data.Document, error) { return readDocuments(text, r) },
-		read: func(f checkpoint.File, size int64, key data.StoredKey) ([]data.Document, bool, error) {
-			docs, err := data.ReadDocuments(f, size, key, r.tok.Vocab(), files)
-			return docs, false, err
+		made: func(text *data.Text) (*data.Documents, error) {
+			docs, err := readDocuments(text, r)
+			if err != nil {
+				return nil, err
+			}
+			return data.HoldDocuments(docs, r.tok.Vocab())
 		},
-		write: func(w io.Writer, key data.StoredKey, docs []data.Document) error {
+		read: func(f checkpoint.File, size int64, key data.StoredKey) (*data.Documents, bool, error) {
+			docs, err := data.OpenDocuments(f, size, key, r.tok.Vocab(), files)
+			return docs, err == nil, err
+		},
+		write: func(w io.Writer, key data.StoredKey, docs *data.Documents) error {
 			return data.WriteDocuments(w, key, r.tok.Vocab(), files, docs)
 		}})
+	if err != nil {
+		return nil, err
+	}
+	c.close = append(c.close, docs)
+	if docs.Len() == 0 {
+		return nil, fmt.Errorf("%w: the files have no documents", data.ErrEmpty)
+	}
+	return docs, nil
 }
 
 // take reads a file of the folder. If there is none, it computes the content and remembers to write it.
