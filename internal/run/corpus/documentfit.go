@@ -55,8 +55,8 @@ func fit(docs *data.Documents, context int, tooLong string) (r *data.Records, c 
 		if most := context + 1; n > most {
 			if tooLong == "refuse" {
 				file, row := docs.Place(i)
-				return nil, c,
-					fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, but the limit is %d for a context of %d; raise model.context, or set data.too_long = \"cut\"", i+1, docs.Len(), data.Plain(file), row, n, most, context)
+				return nil, c, fmt.Errorf("document %d of %d (%s, row %d) has %d tokens, but the limit is %d for a context of %d; "+
+					"raise model.context, or set data.too_long = \"cut\"", i+1, docs.Len(), data.Plain(file), row, n, most, context)
 			}
 			cut, n = true, most
 		}
