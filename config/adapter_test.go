@@ -63,3 +63,21 @@ save = ['lm_head']
 		}
 	}
 }
+
+// TestMovedBase: the base of an adapter may be elsewhere, and its tokenizer with it; another tokenizer is a conflict.
+func TestMovedBase(t *testing.T) {
+	const head, adapter = "data.train = ['a.txt']\n", "[adapter]\nrank = 4\n"
+	at := func(text, dir, tokenizer string) *Config {
+		return parse(t, head+text, "model.from="+dir).WithTokenizer(tokenizer)
+	}
+	was := at(adapter, "base", "./base")
+	if c := ResumeConflicts(was, at(adapter, "moved", "./moved")); len(c) > 0 {
+		t.Errorf("a moved base: %+v", c)
+	}
+	if c := ResumeConflicts(was, at(adapter, "base", "./words")); len(c) != 1 || c[0].Key != "data.tokenizer" {
+		t.Errorf("another tokenizer: %+v", c)
+	}
+	if c := ResumeConflicts(at("", "base", "./base"), at("", "moved", "./moved")); len(c) == 0 {
+		t.Error("a model that is trained whole has no conflict")
+	}
+}

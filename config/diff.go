@@ -26,6 +26,10 @@ func ResumeConflicts(stored, now *Config) []Change {
 			if stored.Adapter.Rank > 0 && now.Adapter.Rank > 0 {
 				return false // the caller compares the weights of the bases
 			}
+		case "data.tokenizer":
+			if stored.Adapter.Rank > 0 && now.Adapter.Rank > 0 && tokenizerOfBase(stored) && tokenizerOfBase(now) {
+				return false // it is the base's, which may have moved
+			}
 		case "data.val_fraction", "data.val_split":
 			return !own
 		}
@@ -39,6 +43,11 @@ func ResumeConflicts(stored, now *Config) []Change {
 		return !f.free
 	})
 	return now.userChanges(changes)
+}
+
+// tokenizerOfBase reports whether data.tokenizer is the tokenizer of model.from.
+func tokenizerOfBase(c *Config) bool {
+	return c.Model.From != "" && c.Data.Tokenizer == TokenizerAt(c.Model.From)
 }
 
 // defaultsFrom maps keys to the keys that their defaults follow from. If both differ, only the latter is the user's change.

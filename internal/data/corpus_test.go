@@ -169,6 +169,7 @@ func TestTextErrors(t *testing.T) {
 	}{
 		{"no files", open(runes{vocab: 256}), ErrEmpty, "0 text files"},
 		{"empty files", open(runes{vocab: 256}, "empty", "empty"), ErrEmpty, "2 text files have 0 bytes in total, the first empty"},
+		{"empty file", open(runes{vocab: 256}, "empty"), ErrEmpty, "no data: empty has 0 bytes of text"},
 		{"missing", open(runes{vocab: 256}, "good", "missing"), os.ErrNotExist, "missing"},
 		{"folder", open(runes{vocab: 256}, dir), nil, "not a regular file"},
 		{"place", open(runes{vocab: 256}, "good", "empty", "bad"), errBadText, "bad, byte 600001: bad text"},

@@ -147,7 +147,7 @@ func readFiles(files, columns []string, tables bool, check func(name string, hea
 	}
 	if total == 0 {
 		if len(files) == 1 {
-			return nil, fmt.Errorf("%w: the text file has 0 bytes%s", ErrEmpty, first(files))
+			return nil, fmt.Errorf("%w: %s has 0 bytes of text", ErrEmpty, plain(files[0]))
 		}
 		return nil, fmt.Errorf("%w: %d text files have 0 bytes in total%s", ErrEmpty, len(files), first(files))
 	}

@@ -34,7 +34,7 @@ func (s *settings) rules() map[string]func(v json.RawMessage) error {
 		"peft_type":               text(&s.kind),
 		"base_model_name_or_path": text(&s.base),
 		"r":                       whole(&s.rank, 1, MaxRank),
-		"lora_alpha":              number(&s.alpha, 0, maxScale),
+		"lora_alpha":              positive(&s.alpha, maxScale),
 		"lora_dropout":            number(&s.dropout, 0, 1),
 		"use_rslora":              truth(&s.rslora),
 		"use_dora":                truth(&s.dora),
@@ -43,10 +43,12 @@ func (s *settings) rules() map[string]func(v json.RawMessage) error {
 		"layers_to_transform":     func(v json.RawMessage) (err error) { s.layers, err = oneOrMany[int](v); return err },
 		"layers_pattern":          func(v json.RawMessage) (err error) { s.layersNames, err = oneOrMany[string](v); return err },
 		"rank_pattern": s.ranks.reader(func(v json.RawMessage) (rank int, err error) {
-			return rank, whole(&rank, 1, MaxRank)(v)
+			err = whole(&rank, 1, MaxRank)(v)
+			return rank, err
 		}),
 		"alpha_pattern": s.alphas.reader(func(v json.RawMessage) (alpha float64, err error) {
-			return alpha, number(&alpha, 0, maxScale)(v)
+			err = positive(&alpha, maxScale)(v)
+			return alpha, err
 		}),
 		"modules_to_save":     func(v json.RawMessage) (err error) { s.save, err = oneOrMany[string](v); return err },
 		"ensure_weight_tying": truth(&s.tied),
@@ -162,6 +164,16 @@ func number(into *float64, from, to float64) func(json.RawMessage) error {
 	return func(v json.RawMessage) error {
 		if json.Unmarshal(v, into) != nil || string(v) == "null" || !(*into >= from && *into <= to) {
 			return fmt.Errorf("it must be a number from %g to %g", from, to)
+		}
+		return nil
+	}
+}
+
+// positive reads a number above 0: with 0, an adapter has no effect.
+func positive(into *float64, to float64) func(json.RawMessage) error {
+	return func(v json.RawMessage) error {
+		if json.Unmarshal(v, into) != nil || !(*into > 0 && *into <= to) {
+			return fmt.Errorf("it must be a number above 0, up to %g", to)
 		}
 		return nil
 	}

@@ -292,7 +292,7 @@ func TestKeys(t *testing.T) {
 		`"r": 2.5`:                     "r is 2.5",
 		`"r": 2.0`:                     "",
 		`"lora_alpha": 16.5`:           "",
-		`"lora_alpha": 0`:              "adapter.alpha",
+		`"lora_alpha": 0`:              "lora_alpha is 0: it must be a number above 0",
 		`"lora_alpha": "8"`:            "lora_alpha",
 		`"lora_dropout": 1`:            "lora_dropout",
 		`"lora_dropout": 0.1`:          "",

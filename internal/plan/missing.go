@@ -9,14 +9,22 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/folder"
+	"github.com/troupe-ml/troupe/internal/peft"
 )
 
-// MissingModel explains a model's folder that does not exist, to the user who named it. The result wraps err; any other error, or
-// nil, is returned unchanged.
+// MissingModel explains a model's folder that does not exist or has an adapter of PEFT, to the user who named it. The result wraps
+// err; any other error, or nil, is returned unchanged.
 func MissingModel(err error, from string) error {
+	if errors.Is(err, checkpoint.ErrNotCheckpoint) {
+		if _, found := os.Stat(filepath.Join(from, peft.ConfigFile)); found == nil {
+			return fmt.Errorf("%s is a directory of PEFT, which has only an adapter: name its base as the model, and the directory with --adapter "+
+				"or adapter.from (%w)", from, err)
+		}
+	}
 	kind := "folder"
 	if ggufmodel.HasExtension(from) {
 		kind = "file"

@@ -113,6 +113,11 @@ func (a *Attempt) beginFolder() (rundir.Beginning, error) {
 	if a.metrics, a.stats = begun.Metrics, begun.Stats; err != nil {
 		return begun, err
 	}
+	if a.baseIs.SHA256 != "" {
+		if err := a.output.NoteBase(a.plan.Model().Config.Adapter, a.baseIs); err != nil {
+			return begun, err
+		}
+	}
 	if err := a.journalRate(); err != nil {
 		return begun, err
 	}

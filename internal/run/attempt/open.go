@@ -105,7 +105,9 @@ func (a *Attempt) openBase() (err error) {
 	case !a.resumes() && a.ckpt != nil:
 		if err = plan.WholeBase(a.ckpt); err == nil && a.cfg.Adapter.Rank > 0 {
 			a.baseIs.From = from
-			a.baseIs.SHA256, err = plan.BaseHash(a.ckpt)
+			if a.baseIs.SHA256, err = plan.BaseHash(a.ckpt); err == nil {
+				err = a.output.CheckBase(from, a.baseIs.SHA256)
+			}
 		}
 	case a.resumes() && a.ckpt.Part():
 		var is *rundir.Adapted

@@ -69,11 +69,15 @@ func readChoice(line []byte) (item ChoiceItem, err error) {
 	if err != nil {
 		return item, err
 	}
-	if !m.has("choices") || json.Unmarshal(m.value("choices"), &item.Choices) != nil {
+	var choices []*string // nil: null
+	if !m.has("choices") || json.Unmarshal(m.value("choices"), &choices) != nil || slices.Contains(choices, nil) {
 		return item, errors.New(`"choices" must be a list of strings`)
 	}
+	for _, text := range choices {
+		item.Choices = append(item.Choices, *text)
+	}
 	if n := len(item.Choices); n < leastChoices || n > mostChoices {
-		return item, fmt.Errorf(`"choices" has %d entries; use %d to %d`, n, leastChoices, mostChoices)
+		return item, fmt.Errorf(`"choices" must have %d to %d texts, not %d`, leastChoices, mostChoices, n)
 	}
 	if i := slices.IndexFunc(item.Choices, func(s string) bool { return strings.TrimSpace(s) == "" }); i >= 0 {
 		return item, fmt.Errorf(`choice %d is empty; its log-likelihood would be 0`, i+1)

@@ -25,9 +25,10 @@ func TestReadChoices(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"choices": ["a", "b"], "answer": 0}`:                                 `either "prompt" or "question"`,
 		`{"prompt": "p", "question": "q", "choices": ["a", "b"], "answer": 0}`: `either "prompt" or "question"`,
-		`{"prompt": 3, "choices": ["a", "b"], "answer": 0}`:                    `"prompt" is`,
+		`{"prompt": 3, "choices": ["a", "b"], "answer": 0}`:                    `"prompt" is 3, but must be a string`,
+		`{"prompt": "p", "choices": ["a", null], "answer": 0}`:                 `"choices" must be a list of strings`,
 		`{"prompt": "p", "choices": "a", "answer": 0}`:                         `"choices" must be a list of strings`,
-		`{"prompt": "p", "choices": ["a"], "answer": 0}`:                       `"choices" has 1 entries; use 2 to 100`,
+		`{"prompt": "p", "choices": ["a"], "answer": 0}`:                       `"choices" must have 2 to 100 texts, not 1`,
 		`{"prompt": "p", "choices": ["a", " "], "answer": 0}`:                  `choice 2 is empty`,
 		`{"prompt": "p", "choices": ["a", "b"]}`:                               `there is no "answer"`,
 		`{"prompt": "p", "choices": ["a", "b"], "answer": 2}`:                  `"answer" is 2, but there are 2 choices: use 0 to 1, or "A" to "B"`,

@@ -55,7 +55,7 @@ func (m row) isList(key string) bool { return bytes.HasPrefix(m.value(key), []by
 
 func (m row) text(key string) (s string, err error) {
 	if json.Unmarshal(m.value(key), &s) != nil {
-		err = fmt.Errorf("%q is %s, but must be a string", m.name(key), strictjson.Quote(string(m.value(key))))
+		err = fmt.Errorf("%q is %s, but must be a string", m.name(key), strictjson.Show(m.value(key)))
 	}
 	return s, err
 }

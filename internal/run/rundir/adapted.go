@@ -9,6 +9,7 @@ import (
 	"io/fs"
 
 	"github.com/troupe-ml/troupe/checkpoint"
+	"github.com/troupe-ml/troupe/internal/host/folder"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -84,13 +85,44 @@ func (a *Adapted) SameBase(dir, from, hash string) error {
 		ErrBase, dir, a.Base.From, a.Base.SHA256, from, hash)
 }
 
-// OfAdapter makes the Saver write only the trained parameters of a model with an adapter, and name its base.
-func (s *Saver) OfAdapter(adapter *stages.Adapter, base Base) error {
-	text, err := json.MarshalIndent(Adapted{Version: adaptedVersion, Base: base, Adapter: adapter}, "", "  ")
+// CheckBase returns an error with both hashes if a start of the run, perhaps without a checkpoint, had another base than the weights
+// at a path with a hash.
+func (d *Dir) CheckBase(from, hash string) error {
+	text, err := folder.ReadFile(d.FS, AdapterFile, checkpoint.FileBytesMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	s.static[AdapterFile] = append(text, '\n')
+	was, err := parseAdapted(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.FS.Path(AdapterFile), err)
+	}
+	return was.SameBase(d.path, from, hash)
+}
+
+// NoteBase names the base of an adapter in the run's folder, so that a start after a crash before the first checkpoint has the same.
+func (d *Dir) NoteBase(adapter *stages.Adapter, base Base) error {
+	text, err := adaptedJSON(adapter, base)
+	if err != nil {
+		return err
+	}
+	return checkpoint.WriteFileAtomic(d.FS, AdapterFile, text)
+}
+
+func adaptedJSON(adapter *stages.Adapter, base Base) ([]byte, error) {
+	text, err := json.MarshalIndent(Adapted{Version: adaptedVersion, Base: base, Adapter: adapter}, "", "  ")
+	return append(text, '\n'), err
+}
+
+// OfAdapter makes the Saver write only the trained parameters of a model with an adapter, and name its base.
+func (s *Saver) OfAdapter(adapter *stages.Adapter, base Base) error {
+	text, err := adaptedJSON(adapter, base)
+	if err != nil {
+		return err
+	}
+	s.static[AdapterFile] = text
 	s.part, s.params = true, nil // each parameter has a tensor of its own
 	return nil
 }

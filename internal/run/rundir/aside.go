@@ -268,7 +268,8 @@ func (d *Dir) clean() error {
 	}
 	for _, e := range entries {
 		for _, own := range []string{folder.TmpPrefix + ConfigFile, folder.TmpPrefix + MetricsFile, folder.TmpPrefix + EventsFile,
-			folder.TmpPrefix + StatsFile, folder.TmpPrefix + SamplesFile, folder.TmpPrefix + ChangesFile, ProbePrefix} {
+			folder.TmpPrefix + StatsFile, folder.TmpPrefix + SamplesFile, folder.TmpPrefix + ChangesFile,
+			folder.TmpPrefix + AdapterFile, ProbePrefix} {
 			if !strings.HasPrefix(e.Name(), own) {
 				continue
 			}

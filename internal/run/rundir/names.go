@@ -20,7 +20,7 @@ const (
 	TrainerFile = "trainer.json"
 	ModelFile   = "config.json"
 	TokensFile  = "tokenizer.json"
-	AdapterFile = "adapter.json"              // of a checkpoint without the frozen weights: see Adapted
+	AdapterFile = "adapter.json"              // of a run or a checkpoint without the frozen weights: see Adapted
 	SocketFile  = ".socket"                   // at which the run listens: see package control
 	TokenDir    = "tokens"                    // folder of the run's texts as token ids
 	TokenSuffix = ".ids"                      // of the files in it, ids of a whole text

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/internal/peft"
@@ -121,7 +122,7 @@ func chosenTemplate(o Options) (rundir.Template, error) {
 // TemplateBeside returns the chat template in a directory of PEFT, if it has one. dir may be empty.
 func TemplateBeside(dir string) (rundir.Template, error) {
 	name := filepath.Join(dir, rundir.TemplateFile)
-	if _, err := os.Stat(name); dir == "" || errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(name); dir == "" || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return rundir.Template{}, nil
 	}
 	template, err := rundir.ChosenTemplate("--adapter", name)
