@@ -122,7 +122,8 @@ Start here:
 	root.SetFlagErrorFunc(flagError(a.args))
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newServe(), a.newTokenize(), a.newExport(), a.newTensorBoard(),
-		a.newConfig(), a.newInit(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(), a.newBench(), a.newDoctor(),
+		a.newConfig(), a.newInit(), a.newTune(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(),
+		a.newBench(), a.newDoctor(),
 		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes(),
 		formats())
 	root.AddCommand(a.newChanges("")...)
@@ -140,7 +141,7 @@ var groups = []struct {
 	title    string
 	commands []string
 }{
-	{"Train a model:", []string{"init", "config", "tokenize", "plan", "run"}},
+	{"Train a model:", []string{"init", "config", "tokenize", "plan", "run", "tune"}},
 	{"Use a trained model:", []string{"generate", "serve", "eval", "predict", "export"}},
 	{"Inspect and compare runs:", []string{"ui", "report", "diff", "trace", "tensorboard", "ckpt"}},
 	{"Watch and control runs:", []string{"ps", "status", "top", "logs", "follow", "pause", "resume", "checkpoint", "rate", "stop"}},

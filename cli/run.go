@@ -183,6 +183,11 @@ func (a *app) train(ctx context.Context, path string, o runFlags) error {
 	if err != nil {
 		return err
 	}
+	return a.trainConfig(ctx, cfg, o)
+}
+
+// trainConfig trains a model on this machine.
+func (a *app) trainConfig(ctx context.Context, cfg *config.Config, o runFlags) error {
 	export, err := a.openExports("run", cfg.Telemetry.Metrics, cfg.Telemetry.MetricsInsecure)
 	if err != nil {
 		return busy(err, "--metrics or telemetry.metrics")

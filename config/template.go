@@ -19,9 +19,12 @@ const templateHead = `# A run of Troupe. Check this file with "engine config che
 // Setting is a key with a value.
 type Setting struct {
 	Key   string
-	Value any    // int, float64, bool, string or []string
+	Value any    // int, float64, bool, string, []string or TOML
 	Note  string // its comment; "": the key's text
 }
+
+// TOML is a value as it is written in a file.
+type TOML string
 
 // Template returns a commented configuration to start from. It has every key: those that most runs set and the settings, then the
 // others as comments with their defaults.
@@ -124,6 +127,9 @@ func rowOf(f *field, s Setting) templateRow {
 	note := oneComment(s.Note)
 	if note == "" {
 		note = textOf(f.key).brief
+	}
+	if text, is := value.(TOML); is {
+		return templateRow{f, string(text), note, true}
 	}
 	return templateRow{f, render(value), note, true}
 }

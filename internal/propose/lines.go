@@ -131,6 +131,7 @@ func (p *Proposal) lines(train []file, base *base, o Options) error {
 		return err
 	}
 	what := "texts"
+	p.Chat = talks
 	switch {
 	case talks:
 		what = "conversations"

@@ -23,6 +23,8 @@ type Proposal struct {
 	About    string // what the data is, in words
 	Settings []config.Setting
 	Notes    []string // what else one can do, in sentences
+	Bytes    int64    // of the data to train on, decompressed; estimated for compressed files
+	Chat     bool     // the data is conversations
 	ownVal   bool     // the data is a dataset with a split to validate on
 }
 
@@ -78,6 +80,7 @@ func For(o Options) (*Proposal, error) {
 		return nil, fmt.Errorf("%w: %s has %s beside a dataset; give files of one kind", ErrData, words.OneLine(strings.Join(patterns, " ")), is)
 	}
 	p.ownVal = len(splitVal) > 0
+	p.Bytes = bytesOf(train)
 	if len(val) > 0 {
 		patterns = namesOf(train)
 		if is != isIDX {
@@ -172,6 +175,26 @@ const mostValidations = 10
 
 // setSteps sets what follows from the number of steps.
 func (p *Proposal) setSteps(steps int, l length, sequences int) {
+	p.set("run.steps", steps, fmt.Sprintf("Updates of the weights; one epoch is about %s", words.CountOf(l.epochSteps(sequences), "step")))
+	p.set("run.eval_every", validateEvery(steps), "Validate every N steps")
+}
+
+// SetSteps sets another number of steps, and what follows from it.
+func (p *Proposal) SetSteps(steps int) {
+	set := func(key string, value int) {
+		for i := range p.Settings {
+			if p.Settings[i].Key == key {
+				p.Settings[i].Value = value
+			}
+		}
+	}
+	set("run.steps", steps)
+	set("run.eval_every", validateEvery(steps))
+	set("optimizer.warmup_steps", max(1, steps/10))
+}
+
+// validateEvery returns the number of steps between validations.
+func validateEvery(steps int) int {
 	every := max(1, steps/8)
 	if every > 20 {
 		every -= every % 10
@@ -179,8 +202,7 @@ func (p *Proposal) setSteps(steps int, l length, sequences int) {
 	if steps/every > mostValidations {
 		every += 10
 	}
-	p.set("run.steps", steps, fmt.Sprintf("Updates of the weights; one epoch is about %s", words.CountOf(l.epochSteps(sequences), "step")))
-	p.set("run.eval_every", every, "Validate every N steps")
+	return every
 }
 
 // language sets the keys of a new language model.

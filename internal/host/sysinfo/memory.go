@@ -7,24 +7,19 @@ import (
 	"strings"
 )
 
-// groups are where the two versions of control groups keep limit and use.
-var groups = []struct{ limit, used string }{
-	{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-	{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
+// groups are the control groups that bound this process.
+func groups() []group {
+	text, _ := os.ReadFile("/proc/self/cgroup") // without it, those of a container
+	return groupsOf(string(text))
 }
 
 // MemoryBytes is the memory that this process may still take: what the system
-// has available, or its control group's limit if that is lower. 0 where it
+// has available, or what the limits of its control groups leave if that is lower. 0 where it
 // cannot be told.
 func MemoryBytes() int64 {
 	avail := meminfo("MemAvailable:")
-	for _, g := range groups {
-		limit, ok := number(g.limit)
-		if !ok {
-			continue
-		}
-		used, _ := number(g.used)
-		if left := max(limit-used, 1); avail == 0 || left < avail {
+	for _, g := range groups() {
+		if left, ok := g.left(); ok && (avail == 0 || left < avail) {
 			avail = left
 		}
 	}
@@ -35,7 +30,7 @@ func MemoryBytes() int64 {
 // its control group's limit if that is lower. 0 where it cannot be told.
 func TotalBytes() int64 {
 	total := meminfo("MemTotal:")
-	for _, g := range groups {
+	for _, g := range groups() {
 		if limit, ok := number(g.limit); ok && (total == 0 || limit < total) {
 			total = limit
 		}
@@ -59,7 +54,10 @@ func MachineBytes() int64 { return meminfo("MemTotal:") + meminfo("SwapTotal:") 
 func meminfo(key string) int64 { return kibLine("/proc/meminfo", key) }
 
 // kibLine finds the line of a key in a file and reads its number of KiB, in bytes.
-func kibLine(path, key string) int64 {
+func kibLine(path, key string) int64 { return field(path, key) * 1024 }
+
+// field finds the line of a key in a file and reads its number; 0: there is none.
+func field(path, key string) int64 {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0
@@ -68,8 +66,8 @@ func kibLine(path, key string) int64 {
 	for s := bufio.NewScanner(f); s.Scan(); {
 		fields := strings.Fields(s.Text())
 		if len(fields) >= 2 && fields[0] == key {
-			kib, _ := strconv.ParseInt(fields[1], 10, 64)
-			return kib * 1024
+			n, _ := strconv.ParseInt(fields[1], 10, 64)
+			return n
 		}
 	}
 	return 0

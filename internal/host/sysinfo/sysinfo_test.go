@@ -1,8 +1,10 @@
 package sysinfo
 
 import (
+	"os"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -86,4 +88,55 @@ func TestPeakBytes(t *testing.T) {
 		t.Errorf("%d bytes, with %d in use", got, size)
 	}
 	runtime.KeepAlive(block)
+}
+
+// TestGroups: the groups of a process and all around them bound it, and so does the one at the root of a container.
+func TestGroups(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"version 2", "0::/system.slice/a.service\n", []string{"/sys/fs/cgroup/system.slice/a.service/memory.max",
+			"/sys/fs/cgroup/system.slice/memory.max", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}},
+		{"version 1", "5:devices:/x\n4:cpu,memory:/job\n0::/\n", []string{"/sys/fs/cgroup/memory/job/memory.limit_in_bytes",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"}},
+		{"outside of the mount", "0::/../../other\n", []string{"/sys/fs/cgroup/other/memory.max", "/sys/fs/cgroup/memory.max",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes"}},
+		{"no file", "", []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}},
+	} {
+		var got []string
+		for _, g := range groupsOf(tt.text) {
+			got = append(got, g.limit)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestLeft: what a group may still take, without the pages of files that the system can drop.
+func TestLeft(t *testing.T) {
+	for _, tt := range []struct {
+		limit, used, stat string
+		want              int64
+		ok                bool
+	}{
+		{"1000", "300", "anon 100\ninactive_file 200\n", 900, true},
+		{"1000", "300", "", 700, true},
+		{"1000", "1200", "", 1, true},
+		{"1000", "100", "inactive_file 200\n", 1000, true},
+		{"max", "300", "", 0, false},
+		{"", "", "", 0, false},
+	} {
+		dir := t.TempDir()
+		g := group{dir + "/max", dir + "/current", dir + "/stat", "inactive_file"}
+		for path, text := range map[string]string{g.limit: tt.limit, g.used: tt.used, g.stat: tt.stat} {
+			if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, ok := g.left(); got != tt.want || ok != tt.ok {
+			t.Errorf("%+v: %d, %v", tt, got, ok)
+		}
+	}
 }
