@@ -61,7 +61,7 @@ func (c *Config) setDefaults() {
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
-		Eps: 1e-8, Momentum: 0.9, WeightDecay: 0.1, ClipNorm: 1}
+		Eps: 1e-8, Momentum: 0.9, MuonScale: stages.MatchRMSAdamW, WeightDecay: 0.1, ClipNorm: 1}
 	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
 	c.Parallel = OnePipeline()
 	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
@@ -98,6 +98,9 @@ func (c *Config) resolve() {
 	}
 	if !c.IsSet("optimizer.min_lr") {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
+	}
+	if !c.IsSet("optimizer.momentum") && c.Optimizer.Name == stages.Muon {
+		c.Optimizer.Momentum = 0.95
 	}
 	if !c.IsSet("optimizer.warmup_steps") {
 		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps/defaultWarmupShare)

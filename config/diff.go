@@ -52,12 +52,13 @@ func tokenizerOfBase(c *Config) bool {
 
 // defaultsFrom maps keys to the keys that their defaults follow from. If both differ, only the latter is the user's change.
 var defaultsFrom = map[string][]string{
-	"model.kv_heads":   {"model.heads"},
-	"model.ffn":        {"model.hidden", "model.family"},
-	"model.rope_theta": {"model.family"},
-	"batch.microbatch": {"batch.sequences"},
-	"device.residual":  {"device.dtype"},
-	"optimizer.min_lr": {"optimizer.lr"},
+	"model.kv_heads":     {"model.heads"},
+	"model.ffn":          {"model.hidden", "model.family"},
+	"model.rope_theta":   {"model.family"},
+	"batch.microbatch":   {"batch.sequences"},
+	"device.residual":    {"device.dtype"},
+	"optimizer.min_lr":   {"optimizer.lr"},
+	"optimizer.momentum": {"optimizer.name"},
 }
 
 // Diff returns all keys that differ between a and b, in the documented order.

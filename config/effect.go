@@ -92,6 +92,8 @@ var idleKeys = []idleKey{
 	{"optimizer.eps", "optimizer.name", isSGD, "", `leave eps out, or set name = "adamw"`},
 	{"optimizer.momentum", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name == "adamw" },
 		": use beta1", `leave momentum out, or set name = "sgd"`},
+	{"optimizer.muon_scale", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name != stages.Muon }, "",
+		`leave muon_scale out, or set name = "muon"`},
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},

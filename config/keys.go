@@ -284,7 +284,8 @@ type Batch struct {
 
 // Optimizer is the section [optimizer].
 type Optimizer struct {
-	// Update rule: "adamw" or "sgd". Default: "adamw".
+	// Update rule: "adamw", "sgd" or "muon". "muon" is Muon for hidden matrices of language models and AdamW for embeddings, head,
+	// norms and biases. It computes on the CPU, without parallel.tensor or parallel.zero. Default: "adamw".
 	Name string `toml:"name"`
 	// Peak learning rate. A resume may change it and the other keys of the rate: see changes.jsonl. Default: 0.001.
 	LR float64 `toml:"lr"`
@@ -300,14 +301,18 @@ type Optimizer struct {
 	// half of the steps after warm-up. inverse_sqrt: T, where n steps after warm-up the rate is lr·√(T/(T+n)); 0: warmup_steps, or 10000
 	// without warm-up. Default: 0.
 	DecaySteps int `toml:"decay_steps"`
-	// adamw: decay of the mean gradient. Default: 0.9.
+	// adamw, muon: decay of the mean gradient. Default: 0.9.
 	Beta1 float64 `toml:"beta1"`
-	// adamw: decay of the mean squared gradient. Default: 0.95.
+	// adamw, muon: decay of the mean squared gradient. Default: 0.95.
 	Beta2 float64 `toml:"beta2"`
-	// adamw: added to the denominator of the update. Default: 1e-08.
+	// adamw, muon: added to the denominator of the update. Default: 1e-08.
 	Eps float64 `toml:"eps"`
-	// sgd: momentum. Default: 0.9.
+	// sgd: momentum. muon: Nesterov momentum. Default: 0.9, or 0.95 for muon.
 	Momentum float64 `toml:"momentum"`
+	// muon: how the rate follows from a matrix's size. "match_rms_adamw" (Liu et al. 2025) is lr × 0.2 × the root of its larger side, with
+	// which it takes the lr of AdamW. "original" (Jordan 2024) is lr × the root of its outputs / inputs, at least lr.
+	// Default: "match_rms_adamw".
+	MuonScale string `toml:"muon_scale"`
 	// Weight decay, of all weights except norms and biases. Default: 0.1.
 	WeightDecay float64 `toml:"weight_decay"`
 	// Clip the gradient to this global norm; 0: no clipping. Default: 1.0.

@@ -126,7 +126,7 @@ var schema = []field{
 	{key: "batch.sequences", example: "16", unit: "sequences", check: whole(1, maxSequences), basic: true},
 	{key: "batch.microbatch", example: "4", unit: "sequences", check: whole(1, maxSequences)},
 
-	{key: "optimizer.name", example: `"adamw"`, check: among("adamw", "sgd")},
+	{key: "optimizer.name", example: `"adamw"`, check: among(stages.AdamW, stages.SGD, stages.Muon)},
 	{key: "optimizer.lr", example: "0.001", unit: noUnit, check: numberAbove(0, maxLR), free: true, basic: true},
 	{key: "optimizer.min_lr", example: "0.0001", unit: noUnit, check: number(0, maxLR), free: true},
 	{key: "optimizer.warmup_steps", example: "100", unit: "steps", check: whole(0, MaxSteps), free: true},
@@ -136,6 +136,7 @@ var schema = []field{
 	{key: "optimizer.beta2", example: "0.95", unit: "factor", check: numberBelow(0, 1)},
 	{key: "optimizer.eps", example: "1e-8", unit: noUnit, check: number(minEps, 1)},
 	{key: "optimizer.momentum", example: "0.9", unit: "factor", check: numberBelow(0, 1)},
+	{key: "optimizer.muon_scale", example: `"original"`, check: among(stages.MatchRMSAdamW, stages.OriginalScale), aside: true},
 	{key: "optimizer.weight_decay", example: "0.1", unit: "factor", check: number(0, maxWeightDecay)},
 	{key: "optimizer.clip_norm", example: "1.0", unit: "norm", check: number(0, maxClipNorm)},
 

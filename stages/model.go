@@ -68,6 +68,7 @@ func NewModel(c Config) (*Model, error) {
 		return m, m.buildOwn()
 	}
 	f.build(m)
+	m.markHidden()
 	m.chain()
 	if err := m.adapt(); err != nil {
 		return nil, err

@@ -10,30 +10,40 @@ import (
 const (
 	AdamW = "adamw"
 	SGD   = "sgd"
+	Muon  = "muon" // of hidden matrices; AdamW of all else
 )
 
 // Optimizer holds the constants of the update. Weight decay acts on matrices, not on norms and
 // biases.
 type Optimizer struct {
-	Name              string // AdamW or SGD
+	Name              string // AdamW, SGD or Muon
 	Beta1, Beta2, Eps float64
-	Momentum          float64 // SGD; 0: none
+	Momentum          float64 // SGD and Muon; 0: none
 	WeightDecay       float64
+	MuonScale         string // MatchRMSAdamW, also if it is empty, or OriginalScale
 }
 
-// Parts returns the names of the state tensors that the optimizer keeps for each parameter, as
+// Parts returns the names of the state tensors that the optimizer keeps for a parameter, as
 // checkpoints use them.
-func (o Optimizer) Parts() []string {
+func (o Optimizer) Parts(p *Param) []string {
 	switch {
-	case o.Name == AdamW:
-		return []string{"m", "v"}
-	case o.Name == SGD && o.Momentum != 0:
+	case o.byMuon(p), o.Name == SGD && o.Momentum != 0:
 		return []string{"momentum"}
+	case o.Name == AdamW, o.Name == Muon:
+		return []string{"m", "v"}
 	}
 	return nil
 }
 
-func (o Optimizer) stateParts() int { return len(o.Parts()) }
+// StateLen returns the number of elements of the state of a model's trained parameters.
+func (o Optimizer) StateLen(m *Model) (n int64) {
+	for _, p := range m.Params {
+		if !p.Frozen {
+			n += int64(len(o.Parts(p))) * int64(p.Len())
+		}
+	}
+	return n
+}
 
 // Update holds the numbers of one step.
 type Update struct {
@@ -181,7 +191,11 @@ func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low 
 	if h.param.Decay {
 		decay = o.WeightDecay
 	}
-	if o.Name == AdamW {
+	if o.byMuon(h.param) {
+		s.muon(l, u, h, w, g, low, clear)
+		return
+	}
+	if o.Name != SGD {
 		l.AdamW(w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
 			WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear, Copy: low})
 		return

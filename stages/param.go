@@ -23,6 +23,8 @@ type Param struct {
 	Adapter bool
 	// Constant means that the parameter is one number that is never trained and that operations are recorded with.
 	Constant bool
+	// Hidden describes the hidden matrices in the parameter; nil: it has none.
+	Hidden *Matrices
 	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.
 	Stored Stored
 
@@ -71,7 +73,7 @@ type localParam struct {
 	// The gradient of each use on this rank. One of them is whole; the others are row gradients.
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
-	state [2]tensorops.Tensor // AdamW: m and v; SGD: momentum
+	state [2]tensorops.Tensor // AdamW: m and v; SGD and Muon: momentum
 	// With ZeRO-2, if only layers complete the gradient (splitsGrad): this rank's part of the sum
 	// over the replicas, and the memory of the whole gradient, including padding of the last part,
 	// from the first layer that adds to it until it is summed. Afterwards the whole gradient is

@@ -282,7 +282,7 @@ func (s *Stage) allocate() error {
 					l.Fill(h.rows[place].sum, 0)
 				}
 			}
-			for j := range s.opts.Optimizer.stateParts() {
+			for j := range s.opts.Optimizer.Parts(p) {
 				if shape := s.ofState(p).Shape; elements(shape) > 0 {
 					h.state[j] = l.Alloc(tensorops.Float32, shape...)
 					l.Fill(h.state[j], 0)

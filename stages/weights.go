@@ -100,7 +100,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 		if !withState {
 			continue
 		}
-		for i, part := range s.opts.Optimizer.Parts() {
+		for i, part := range s.opts.Optimizer.Parts(h.param) {
 			if h.state[i].Valid() {
 				err = errors.Join(err, s.load(h.state[i], s.ofState(h.param), part, src, host))
 			}
@@ -165,15 +165,15 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 // in memory that the host must be able to address. Then no list may change them while they are
 // read.
 func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
-	return s.save(l, copies, s.opts.Optimizer.Parts())
+	return s.save(l, copies, true)
 }
 
 // SaveWeights is Save without the optimizer state.
 func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
-	return s.save(l, copies, nil)
+	return s.save(l, copies, false)
 }
 
-func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) []Saved {
+func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) []Saved {
 	var out []Saved
 	for _, h := range s.local {
 		if !s.saves(h) {
@@ -205,8 +205,8 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, parts []string) 
 		case !h.splitsWeight && first:
 			save(h.w, h.param, "")
 		}
-		for i, part := range parts {
-			if h.state[i].Valid() && (first || s.opts.Data.splits()) {
+		for i, part := range s.opts.Optimizer.Parts(h.param) {
+			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
 			}
 		}
@@ -220,25 +220,24 @@ func (s *Stage) saves(h *localParam) bool {
 	return h.owner && (!h.param.Frozen || s.model.Config.Adapter == nil)
 }
 
-// SavedBytes returns the bytes of the copies of Save.
-func (s *Stage) SavedBytes() int64 {
-	var n int
+// SavedBytes returns the bytes of the copies of Save, without and of the optimizer state.
+func (s *Stage) SavedBytes() (weights, state int64) {
 	for _, h := range s.local {
 		if !s.saves(h) {
 			continue
 		}
 		if h.splitsWeight {
-			n += s.ownWeight(h).Len() * h.weightPart.DType().Size()
+			weights += int64(s.ownWeight(h).Len() * h.weightPart.DType().Size())
 		} else {
-			n += h.w.Len() * h.w.DType().Size() // 0 if quantized, which is not saved
+			weights += int64(h.w.Len() * h.w.DType().Size()) // 0 if quantized, which is not saved
 		}
 		for _, t := range h.state {
 			if t.Valid() {
-				n += t.Len() * t.DType().Size()
+				state += int64(t.Len() * t.DType().Size())
 			}
 		}
 	}
-	return int64(n)
+	return weights, state
 }
 
 // saved makes the description of a parameter's tensor.

@@ -172,13 +172,13 @@ func alone(p *stages.Param) *stages.Param {
 
 // CheckAdapter makes sure that a checkpoint has exactly the trained parameters of a model with an adapter, and their parts of the
 // optimizer's state.
-func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
+func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) error {
 	used := make(map[string]bool)
 	for _, p := range m.Params {
 		if p.Frozen {
 			continue
 		}
-		for _, part := range append([]string{""}, parts...) {
+		for _, part := range parts.of(p) {
 			_, name, err := find(c, alone(p), part)
 			if err != nil {
 				return err

@@ -373,24 +373,33 @@ func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 // CheckpointBytes returns, for each stage, the host memory in bytes of the copy from which a checkpoint is written: its
 // weights and their optimizer state.
 func (p *Plan) CheckpointBytes() ([]int64, error) {
-	bytes := make([]int64, p.table.NumRanks())
-	for r := range bytes {
+	weights, states, err := p.savedBytes()
+	for r := range weights {
+		weights[r] += states[r]
+	}
+	return weights, err
+}
+
+// savedBytes is CheckpointBytes, without and of the optimizer state.
+func (p *Plan) savedBytes() (weights, states []int64, err error) {
+	weights, states = make([]int64, p.table.NumRanks()), make([]int64, p.table.NumRanks())
+	for r := range weights {
 		st, err := stages.NewStage(p.model, tensorops.NewDryStream(), p.chunks[r], p.StageOptions(r))
 		if err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
+			return nil, nil, fmt.Errorf("rank %d: %w", r, err)
 		}
-		bytes[r] = st.SavedBytes()
+		weights[r], states[r] = st.SavedBytes()
 		if err := st.Close(); err != nil {
-			return nil, fmt.Errorf("rank %d: %w", r, err)
+			return nil, nil, fmt.Errorf("rank %d: %w", r, err)
 		}
 	}
-	return bytes, nil
+	return weights, states, nil
 }
 
 // CopyBytes returns, for each rank of the grid, the bytes of the copy of its part of a checkpoint. One replica has
 // the weights. With ZeRO each replica has its part of the optimizer state, and with ZeRO-3 of the weights.
 func (p *Plan) CopyBytes() ([]int64, error) {
-	whole, err := p.CheckpointBytes()
+	weights, states, err := p.savedBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -399,20 +408,18 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 		at := p.grid.Coordinates(r)
 		stage := at[grid.Pipeline]
 		n := int64(p.grid.TensorSize(stage))
-		parts := int64(len(Optimizer(p.cfg).Parts()))
-		state := whole[stage] * parts / (1 + parts) // each part is as large as the weights
 		replicas, first := int64(p.grid.Size(grid.Copies)), at[grid.Data] == 0 && at[grid.Context] == 0
 		switch {
 		case p.cfg.SharesWeights():
-			bytes[r] = (whole[stage] - state) / n / replicas
+			bytes[r] = weights[stage] / n / replicas
 		case first:
-			bytes[r] = (whole[stage] - state) / n
+			bytes[r] = weights[stage] / n
 		}
 		switch {
 		case p.zero() > 0:
-			bytes[r] += state / n / replicas
+			bytes[r] += states[stage] / n / replicas
 		case first:
-			bytes[r] += state / n
+			bytes[r] += states[stage] / n
 		}
 	}
 	return bytes, nil

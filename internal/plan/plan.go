@@ -144,6 +144,9 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err := p.checkPacking(); err != nil {
 		return err
 	}
+	if err := p.checkMuon(); err != nil {
+		return err
+	}
 	if err := p.checkGroups(); err != nil {
 		return err
 	}
@@ -462,5 +465,6 @@ func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 // Optimizer returns the optimizer's constants in a configuration.
 func Optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer
-	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay}
+	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay,
+		MuonScale: o.MuonScale}
 }

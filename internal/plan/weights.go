@@ -87,10 +87,21 @@ func otherNames(name string) []string {
 	return []string{text + name}
 }
 
+// StateParts returns the names of the parts of the optimizer's state that a parameter must have; nil: none must have any.
+type StateParts func(*stages.Param) []string
+
+// of returns "", which is the weight, and the names of the parts.
+func (s StateParts) of(p *stages.Param) []string {
+	if s == nil || p.Frozen {
+		return []string{""}
+	}
+	return append([]string{""}, s(p)...)
+}
+
 // CheckWeights makes sure that a checkpoint has a model's weights and no others, and
 // parts of the optimizer's state, before anything is allocated or changed for them. The parameters of an adapter are left out:
 // see CheckAdapter.
-func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string) error {
+func CheckWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) error {
 	return checkWeights(c, m, parts, stages.OtherParts{})
 }
 
@@ -108,16 +119,13 @@ func otherParts(c *checkpoint.Checkpoint) stages.OtherParts {
 	return stages.OtherPartsOf(b)
 }
 
-func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts []string, leaveOut stages.OtherParts) error {
+func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, leaveOut stages.OtherParts) error {
 	used := make(map[string]bool, len(m.Params))
 	for _, p := range m.Params {
 		if p.Adapter {
 			continue
 		}
-		for _, part := range append([]string{""}, parts...) {
-			if part != "" && p.Frozen {
-				continue
-			}
+		for _, part := range parts.of(p) {
 			_, name, err := find(c, p, part)
 			if err != nil {
 				return err

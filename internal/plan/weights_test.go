@@ -144,7 +144,7 @@ func TestWeights(t *testing.T) {
 			m, f := newModel(t, tt.model)
 			tt.change(f)
 			ckpt := openDir(t, directory(t, tt.model, f, nil))
-			err := plan.CheckWeights(ckpt, m, tt.parts)
+			err := plan.CheckWeights(ckpt, m, func(*stages.Param) []string { return tt.parts })
 			if (err != nil) != (len(tt.want) > 0) || err != nil && !strings.HasPrefix(err.Error(), ckpt.Dir()) {
 				t.Fatalf("error %v", err)
 			}

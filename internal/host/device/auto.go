@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // auto is the kind that takes a GPU where one is there that computes rightly.
@@ -43,8 +44,9 @@ func wantsGPU(cfg *config.Config) bool {
 	if len(cfg.Device.Ranks) > 0 {
 		asks = slices.Contains(cfg.Device.Ranks, auto)
 	}
-	// Kernels and threads are the CPU's, and contexts in parts are computed there alone.
-	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1
+	// Kernels and threads are the CPU's, and contexts in parts and Muon are computed there alone.
+	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1 &&
+		cfg.Optimizer.Name != stages.Muon
 }
 
 // AutoState says which device device.kind = "auto" would choose on this machine; "": there is no GPU.

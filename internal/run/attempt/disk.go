@@ -27,17 +27,17 @@ func (a *Attempt) warnDisk() {
 
 // checkpointBytes returns the size of a checkpoint, and that of the best weights.
 func (a *Attempt) checkpointBytes() (full, best int64) {
-	parts := int64(len(plan.Optimizer(a.cfg).Parts()))
 	m := a.plan.Model()
+	state := plan.Optimizer(a.cfg).StateLen(m)
 	all, trained := m.Parameters(), m.Trained()
 	if m.Config.Adapter != nil {
-		return 4*trained + 4*parts*trained, 4 * trained
+		return 4*trained + 4*state, 4 * trained
 	}
 	width := int64(4)
 	if a.cfg.Device.DType == "bfloat16" {
 		width = 2
 	}
-	return 4*all + 4*parts*trained, width * all
+	return 4*all + 4*state, width * all
 }
 
 // diskNeed says how much space the checkpoints of a run take after a step if that is more than half of the free

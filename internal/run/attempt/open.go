@@ -407,9 +407,9 @@ func (a *Attempt) resolve() (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parts []string
+	parts := func(*stages.Param) []string { return nil }
 	if a.resumes() {
-		parts = plan.Optimizer(a.cfg).Parts()
+		parts = plan.Optimizer(a.cfg).Parts
 	}
 	if a.base != nil {
 		return p, errors.Join(plan.CheckWeights(a.base, p.Model(), nil), plan.CheckAdapter(a.ckpt, p.Model(), parts))

@@ -47,7 +47,7 @@ func TestFused(t *testing.T) {
 	ckpt, err := checkpoint.Open(dir)
 	must(t, err)
 	t.Cleanup(func() { must(t, ckpt.Close()) })
-	must(t, plan.CheckWeights(ckpt, m, []string{"m"}))
+	must(t, plan.CheckWeights(ckpt, m, func(*stages.Param) []string { return []string{"m"} }))
 	const qkv = "model.layers.0.self_attn.qkv_proj.weight"
 	if info, ok := ckpt.Model().Info(qkv); !ok || !slices.Equal(info.Shape, []int{16, 8}) {
 		t.Errorf("%s has the shape %v, want 16 rows of 8", qkv, info.Shape)

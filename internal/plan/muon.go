@@ -1,0 +1,44 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// checkMuon checks that Muon has matrices to train, and that each is whole on a rank that computes on the CPU.
+func (p *Plan) checkMuon() error {
+	c := p.cfg
+	if c.Optimizer.Name != stages.Muon {
+		return nil
+	}
+	for r := range c.Pipeline.Stages {
+		if device.KindOf(c, r) == device.CUDA {
+			return c.Errorf("optimizer.name", "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
+				"or name = \"adamw\"", r, device.Key(c))
+		}
+	}
+	// Both would split the matrices that it makes orthogonal.
+	if n := slices.Max(c.Parallel.Tensor); n > 1 {
+		return c.Errorf("parallel.tensor", "%d ranks would split matrices, but optimizer.name = \"muon\" needs them whole; set tensor = 1 and "+
+			"use more stages or replicas, or set optimizer.name = \"adamw\"", n)
+	}
+	if p.zero() > 0 {
+		return c.Errorf("parallel.zero", "%d would split the state of a matrix, but optimizer.name = \"muon\" needs it whole; set zero = 0 and "+
+			"use more stages, or set optimizer.name = \"adamw\"", p.zero())
+	}
+	if Optimizer(c).MuonLen(p.model) > 0 {
+		return nil
+	}
+	switch {
+	case !p.model.Config.Language():
+		return c.Errorf("optimizer.name", "\"muon\" trains the hidden matrices of language models, and family %q is none; "+
+			"set name = \"adamw\"", c.Model.Family)
+	case p.model.Config.Adapter != nil:
+		return c.Errorf("optimizer.name", "\"muon\" has nothing to train: AdamW trains the matrices of an adapter, and all others are "+
+			"frozen; set name = \"adamw\"")
+	}
+	return c.Errorf("optimizer.name", "\"muon\" has nothing to train: model.freeze keeps all hidden matrices; set name = \"adamw\", "+
+		"or freeze less")
+}
