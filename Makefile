@@ -175,6 +175,10 @@ check-serve: ## use engine serve's server with the public openai client, and com
 check-hf: ## load models and tokenizers of every family in transformers, compare logits and ids; needs PYTHON with torch and transformers
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^(TestLoadsInTransformers|TestTokenizersInTransformers|TestModelsInTransformers)$$' ./stages ./test/data
 
+.PHONY: check-muon
+check-muon: ## compare updates of random matrices by Muon with torch.optim.Muon; needs PYTHON with torch 2.9 or later
+	$(PYTHON) -W ignore bench/peers/muon.py
+
 .PHONY: check-published
 check-published: build ## evaluate and tune two published models (of PyPI's packages, 330 MB) beside transformers, and compare the losses; needs PYTHON with torch, transformers and gguf
 	$(PYTHON) -W ignore bench/peers/pretrained.py --check --engine $(BIN)/engine --context 64 --sequences 2 --models $(PUBLISHED)

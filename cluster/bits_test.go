@@ -212,16 +212,18 @@ func TestBits(t *testing.T) {
 		g.join(t, workers(n)...)
 	}
 	steps, few := fewSteps()
-	for family, sets := range inBFloat16(families) {
+	all := inBFloat16(families)
+	all["llama, muon"] = slices.Concat(families["llama, untied"], []string{"optimizer.name=muon"})
+	for family, sets := range all {
 		sets = slices.Concat(sets, few)
-		if raceDetector && strings.Contains(family, "bfloat16") {
+		if raceDetector && (strings.Contains(family, "bfloat16") || strings.Contains(family, "muon")) {
 			continue
 		}
 		want := filepath.Join(t.TempDir(), "want")
 		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 		for i, l := range layouts(t) {
 			if raceDetector && i%3 != 2 || !raceDetector && !long && (i%2 == 0) == strings.HasPrefix(family, "llama") ||
-				strings.Contains(family, "bfloat16") && i%3 != 0 && !long {
+				(strings.Contains(family, "bfloat16") || strings.Contains(family, "muon")) && i%3 != 0 && !long {
 				continue // races don't depend on the numbers; make check-bits runs all layouts by all families
 			}
 			t.Run(family+", "+l.name, func(t *testing.T) {

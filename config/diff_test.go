@@ -33,7 +33,7 @@ var other = map[string]string{
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
-	"optimizer.momentum": "0", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
+	"optimizer.momentum": "0", "optimizer.muon_scale": "original", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x",
 	"pipeline.recompute": "full", "pipeline.recompute_keep": "1",
@@ -125,6 +125,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=wsd")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
+		case "optimizer.muon_scale":
+			base = parse(t, "data.train = ['a.txt']", "optimizer.name=muon")
 		case "telemetry.metrics_insecure":
 			sets = append(sets, "telemetry.metrics=127.0.0.1:9464")
 		case "cluster.edge":

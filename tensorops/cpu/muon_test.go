@@ -92,10 +92,7 @@ func TestMuon(t *testing.T) {
 }
 
 func checkMuon(t *testing.T, dev tensorops.Device, count, rows, cols, blocks int, at func(k, i, j int) int) {
-	s, err := dev.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := dev.NewStream("muon")
 	defer s.Close()
 	n := count * rows * cols
 	numbers := func(id uint64) []float32 {

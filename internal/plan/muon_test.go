@@ -1,0 +1,70 @@
+package plan_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+func muonPlan(t *testing.T, sets ...string) (*plan.Plan, error) {
+	t.Helper()
+	text := `
+run = {steps = 2, eval_batches = 1}
+model = {layers = 2, hidden = 32, context = 16, vocab = 64}
+data = {train = ["../../testdata/troupe.txt"]}
+batch = {sequences = 8, microbatch = 1}
+optimizer = {name = "muon"}
+`
+	cfg, err := config.Parse("muon.toml", []byte(text), append(sets, "run.out="+t.TempDir()), nil)
+	if err != nil {
+		return nil, err
+	}
+	return plan.New(cfg, cfg.Model.Vocab, stages.Config{})
+}
+
+// TestMuonRefused: what would split matrices, a GPU, and models without anything to train are refused, and the error says what to change.
+func TestMuonRefused(t *testing.T) {
+	for _, c := range []struct {
+		sets []string
+		want []string // "": it is planned
+	}{
+		{[]string{"parallel.data=2", "pipeline.stages=2"}, nil},
+		{[]string{"parallel.tensor=2"}, []string{"parallel.tensor", "2 ranks would split matrices", "set tensor = 1"}},
+		{[]string{"parallel.data=2", "parallel.zero=1"}, []string{"parallel.zero", "1 would split the state", "set zero = 0"}},
+		{[]string{"device.kind=cuda"}, []string{"optimizer.name", "computes only on the CPU", `set device.kind = "cpu"`}},
+		{[]string{`device.ranks=["cpu", "cuda:0"]`, "pipeline.stages=2"}, []string{"optimizer.name", "stage 1 is on a GPU", "device.ranks"}},
+		{[]string{`model.freeze=["embed", "0-1"]`}, []string{"optimizer.name", "has nothing to train", "freeze less"}},
+		{[]string{"adapter.rank=4", "model.from=x", "model.family=gpt2"}, []string{"optimizer.name", "AdamW trains the matrices of an adapter"}},
+		{[]string{"model.family=mlp", "data.format=csv", "data.label=y"}, []string{"optimizer.name", `family "mlp" is none`}},
+	} {
+		_, err := muonPlan(t, c.sets...)
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%v: %v", c.sets, err)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v: %v, want %s in it", c.sets, err, want)
+			}
+		}
+	}
+}
+
+// TestMuonMemory: the copy for a checkpoint has one number of state for each number of a hidden matrix, and two for the others.
+func TestMuonMemory(t *testing.T) {
+	p, err := muonPlan(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := int64(2 * (4 + 8) * 32 * 32) // of each layer: query, key, value, output, and the two of the feed-forward part
+	if got := plan.Optimizer(p.Config()).MuonLen(p.Model()); got != hidden {
+		t.Errorf("Muon has %d numbers, want %d", got, hidden)
+	}
+	bytes, err := p.CheckpointBytes()
+	if want := 4 * (3*p.Model().Parameters() - hidden); err != nil || len(bytes) != 1 || bytes[0] != want {
+		t.Errorf("a checkpoint has %v bytes, %v; want %d", bytes, err, want)
+	}
+}
