@@ -200,6 +200,9 @@ func TokenizerAt(folder string) string {
 // Language reports whether the family is a language model, which reads tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
 
+// Muon reports whether the optimizer is Muon, which computes on the CPU.
+func (c *Config) Muon() bool { return c.Optimizer.Name == stages.Muon }
+
 // rotary reports whether the family is like Llama, with rotary positions and gated feed-forward layers.
 func (c *Config) rotary() bool { return c.Language() && c.Model.Family != stages.GPT2 }
 

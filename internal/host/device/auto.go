@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/stages"
 )
 
 // auto is the kind that takes a GPU where one is there that computes rightly.
@@ -46,7 +45,7 @@ func wantsGPU(cfg *config.Config) bool {
 	}
 	// Kernels and threads are the CPU's, and contexts in parts and Muon are computed there alone.
 	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1 &&
-		cfg.Optimizer.Name != stages.Muon
+		!cfg.Muon()
 }
 
 // AutoState says which device device.kind = "auto" would choose on this machine; "": there is no GPU.
