@@ -55,6 +55,7 @@ func (c *Data) loadEvalSets(cfg *config.Config, talk rundir.Talk, accept Accept)
 func configOf(cfg *config.Config, e config.Eval) *config.Config {
 	of := *cfg
 	of.Data.Format, of.Data.Fields, of.Data.Train, of.Data.Val, of.Data.ValFraction = e.Format, e.Fields, e.Files, nil, 0
+	of.Eval = nil
 	return &of
 }
 

@@ -375,7 +375,9 @@ func (m Model) namedSamples(cfg *config.Config, files []string) (c *Data, err er
 				of.Classes, of.ClassNames = f.Classes, f.Names
 			}
 		}
-		if c, err = openSamples(cfg, of); err == nil {
+		alone := *cfg
+		alone.Eval = nil // its files count here
+		if c, err = openSamples(&alone, of); err == nil {
 			err = plan.SameFields(m.Config.Fields, c.Fields)
 			c.Samples.Val = c.Samples.Train
 		}

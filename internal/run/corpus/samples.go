@@ -23,6 +23,19 @@ func openSamples(cfg *config.Config, of config.Data) (*Data, error) {
 	return &Data{Samples: &opened, Fields: plan.SampleFields(opened)}, nil
 }
 
+// excluded returns the files of data.train that are only for validation.
+func excluded(cfg *config.Config) ([]string, error) {
+	files, err := data.Files(cfg.Data.Train)
+	if err != nil {
+		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
+	}
+	_, both, err := plan.HeldOut(cfg, cfg.Data, files)
+	if err != nil {
+		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
+	}
+	return both, nil
+}
+
 // loadSamples opens them, and knows them by their content.
 func loadSamples(cfg *config.Config, accept Accept) (c *Data, err error) {
 	if c, err = openSamples(cfg, cfg.Data); err != nil {
@@ -35,6 +48,9 @@ func loadSamples(cfg *config.Config, accept Accept) (c *Data, err error) {
 		}
 	}()
 	if len(cfg.Data.Labels) == 0 { // with them every name is read
+		if c.Excluded, err = excluded(cfg); err != nil {
+			return c, err
+		}
 		c.warnLeftOut(cfg, accept)
 	}
 	for _, of := range samples.CountClasses(*c.Samples) {
