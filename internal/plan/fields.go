@@ -83,8 +83,8 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 		case err != nil:
 			return samples.Data{}, cfg.Errorf("data.train", "%w", err)
 		case len(rest) == 0:
-			return samples.Data{}, cfg.Errorf("data.train", "every file is one to validate on, too (data.val or [[eval]]), so there is nothing to train on: %s",
-				data.Plain(both[0]))
+			return samples.Data{}, cfg.Errorf("data.train",
+				"every file is one to validate on, too (data.val or [[eval]]), so there is nothing to train on: %s", data.Plain(both[0]))
 		}
 		o.Files = rest
 	}
