@@ -140,6 +140,10 @@ func (s *search) try(all []option) (*Choice, error) {
 	return nil, nil
 }
 
+// keptShare is the share of the memory for tensors that a run may fill with what it keeps for reuse. The rest is a margin: other
+// programs of the machine or the control group take memory, too, while the run does.
+const keptShare = 0.9
+
 // bounded returns an option with a limit of its tensors, as far as that is not set. Microbatches differ in length, and without
 // a limit a run keeps memory of all their sizes for reuse: more than the longest microbatch needs, which is what is forecast.
 func (s *search) bounded(o option, n Need) (*config.Config, []config.Setting) {
@@ -148,7 +152,7 @@ func (s *search) bounded(o option, n Need) (*config.Config, []config.Setting) {
 		return c, o.settings
 	}
 	const inGiB = 1000.0 / (1 << 30) // three digits
-	gib := max(math.Floor(float64(tensorsIn(s.Free, s.Proposal.Bytes))*inGiB), math.Ceil(float64(n.Tensors)*inGiB)) / 1000
+	gib := max(math.Floor(keptShare*float64(tensorsIn(s.Free, s.Proposal.Bytes))*inGiB), math.Ceil(float64(n.Tensors)*inGiB)) / 1000
 	settings := with(o.settings, config.Setting{Key: "device.memory_gib", Value: gib,
 		Note: "What is free for tensors: before they exceed it, memory that is kept for reuse is freed"})
 	bounded, _, err := s.parse(settings)

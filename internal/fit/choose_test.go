@@ -15,13 +15,9 @@ import (
 
 // proposal is one for tuning at a context of 512.
 func proposal() *propose.Proposal {
-	p := &propose.Proposal{About: "data", Bytes: 1000}
-	for _, s := range []config.Setting{{Key: "run.steps", Value: 20}, {Key: "data.train", Value: []string{"chat.jsonl"}},
-		{Key: "data.format", Value: "documents"}, {Key: "model.from", Value: "base"}, {Key: "model.context", Value: 512},
-		{Key: "batch.sequences", Value: 8}, {Key: "optimizer.lr", Value: 5e-5}} {
-		p.Settings = append(p.Settings, s)
-	}
-	return p
+	return &propose.Proposal{About: "data", Bytes: 1000, Settings: []config.Setting{{Key: "run.steps", Value: 20},
+		{Key: "data.train", Value: []string{"chat.jsonl"}}, {Key: "data.format", Value: "documents"}, {Key: "model.from", Value: "base"},
+		{Key: "model.context", Value: 512}, {Key: "batch.sequences", Value: 8}, {Key: "optimizer.lr", Value: 5e-5}}}
 }
 
 const mib = 1 << 20
