@@ -18,14 +18,11 @@ const (
 	TargetsField = "targets"
 )
 
-// HeldOut divides files of data.train into those to train on and those that data.val of d or an [[eval]] of the configuration names, too.
-func HeldOut(cfg *config.Config, d config.Data, train []string) (rest, both []string, err error) {
+// HeldOut divides files of data.train into those to train on and those that an [[eval]] of the configuration names, too.
+func HeldOut(cfg *config.Config, train []string) (rest, both []string, err error) {
 	var held []string
-	for _, patterns := range append([][]string{d.Val}, evalFiles(cfg)...) {
-		if len(patterns) == 0 {
-			continue
-		}
-		files, err := data.Files(patterns)
+	for _, e := range cfg.Eval {
+		files, err := data.Files(e.Files)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -34,15 +31,8 @@ func HeldOut(cfg *config.Config, d config.Data, train []string) (rest, both []st
 	return data.Exclude(train, held)
 }
 
-func evalFiles(cfg *config.Config) (all [][]string) {
-	for _, e := range cfg.Eval {
-		all = append(all, e.Files)
-	}
-	return all
-}
-
-// OpenSamples opens data that are not text: d is cfg.Data, or describes other files; then cfg has no [[eval]]. Files to validate on are
-// not trained on, except with files of labels, where two pairs may share a file.
+// OpenSamples opens data that are not text: d is cfg.Data, or describes other files; then cfg has no [[eval]]. Files of an [[eval]]
+// are not trained on.
 func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 	o := samples.Options{Format: d.Format, Separator: d.Separator, Label: d.Label, Features: d.Features, Targets: d.Targets,
 		IDs: d.IDs, Varying: d.Varying, Classes: d.Classes, ClassNames: d.ClassNames, Scale: d.Scale}
@@ -78,13 +68,13 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 		return samples.Data{}, errors.Join(errs...)
 	}
 	if len(d.Labels) == 0 && len(o.Files) > 0 {
-		rest, both, err := HeldOut(cfg, d, o.Files)
+		rest, both, err := HeldOut(cfg, o.Files)
 		switch {
 		case err != nil:
 			return samples.Data{}, cfg.Errorf("data.train", "%w", err)
 		case len(rest) == 0:
 			return samples.Data{}, cfg.Errorf("data.train",
-				"every file is one to validate on, too (data.val or [[eval]]), so there is nothing to train on: %s", data.Plain(both[0]))
+				"every file is one of an [[eval]], too, so there is nothing to train on: %s", data.Plain(both[0]))
 		}
 		o.Files = rest
 	}

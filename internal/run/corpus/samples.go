@@ -29,7 +29,7 @@ func excluded(cfg *config.Config) ([]string, error) {
 	if err != nil {
 		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
 	}
-	_, both, err := plan.HeldOut(cfg, cfg.Data, files)
+	_, both, err := plan.HeldOut(cfg, files)
 	if err != nil {
 		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
 	}
