@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 			d.Close()
 			available = append(available, p.Name)
 		}
-		if p.Why == "" || strings.Contains(p.Why, "lacks") == p.Available {
+		if p.Why == "" || strings.Contains(p.Why, "does not support") == p.Available {
 			t.Errorf("%s, available: %v: %q", p.Name, p.Available, p.Why)
 		}
 	}
