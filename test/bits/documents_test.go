@@ -92,7 +92,7 @@ func TestDocumentFaults(t *testing.T) {
 		"no JSON": {"{\"text\": \"a\"}\n\n{\"text\": }\n", "", "row 3: not valid JSON"},
 		"another key": {`{"content": "a"}`, "",
 			`row 1: the object has "content", but needs "text", "prompt" and "completion", "messages", "conversations", or "instruction" and "output"; data.fields`},
-		"no text": {`{"text": 3}`, "", `row 1: "text" is "3", but must be a string`},
+		"no text": {`{"text": 3}`, "", `row 1: "text" is 3, but must be a string`},
 		"null": {`{"prompt": "a", "completion": null}`, "",
 			`the object has "completion" (null), "prompt", but needs "text"`},
 		"all null":         {`{"text": null}`, "", `the object has "text" (null), but needs`},

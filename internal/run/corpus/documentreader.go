@@ -23,6 +23,17 @@ type documentReader struct {
 	seen  noted
 }
 
+// vocab is above each id of a document: a model's config.json may end texts with an id that its tokenizer lacks.
+func (r *documentReader) vocab() int {
+	n := r.tok.Vocab()
+	for _, ids := range [][]int32{r.Talk.Ends, r.Talk.End, r.Talk.Before, r.Talk.After} {
+		for _, id := range ids {
+			n = max(n, int(id)+1)
+		}
+	}
+	return n
+}
+
 // noted counts what documents have that a person may want to know.
 type noted struct {
 	names   int           // of special tokens in texts, prompts and completions

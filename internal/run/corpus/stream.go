@@ -72,7 +72,7 @@ func (c *Data) openStream(cfg *config.Config, p *part, r *documentReader, fracti
 	if err != nil {
 		return err
 	}
-	log, err := c.kept.log(key, c.Tokenizer.Vocab())
+	log, err := c.kept.log(key, r.vocab())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *stream) validation(cfg *config.Config, fraction float64) (*Data, error)
 		}
 		at += int64(len(entries))
 	}
-	held, err := data.HoldDocuments(all, s.reader.tok.Vocab())
+	held, err := data.HoldDocuments(all, s.reader.vocab())
 	if err != nil {
 		return nil, err
 	}

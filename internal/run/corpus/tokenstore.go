@@ -196,14 +196,14 @@ func (c *Data) documents(files []string, accept func(data.Identity) error, r *do
 			if err != nil {
 				return nil, err
 			}
-			return data.HoldDocuments(docs, r.tok.Vocab())
+			return data.HoldDocuments(docs, r.vocab())
 		},
 		read: func(f checkpoint.File, size int64, key data.StoredKey) (*data.Documents, bool, error) {
-			docs, err := data.OpenDocuments(f, size, key, r.tok.Vocab(), files)
+			docs, err := data.OpenDocuments(f, size, key, r.vocab(), files)
 			return docs, err == nil, err
 		},
 		write: func(w io.Writer, key data.StoredKey, docs *data.Documents) error {
-			return data.WriteDocuments(w, key, r.tok.Vocab(), files, docs)
+			return data.WriteDocuments(w, key, r.vocab(), files, docs)
 		}})
 	if err != nil {
 		return nil, err
