@@ -204,7 +204,7 @@ func TestHostileFiles(t *testing.T) {
 			"the stored configuration"},
 		{"a run's trainer", []string{"ckpt", "ls", run(inCheckpoint+"trainer.json", quoted)}, "DAMAGED"},
 		{"a lock", []string{"run", "tiny.toml", "--set", "run.out=" + locked}, "in use"},
-		{"an empty file of a pattern", []string{"run", "tiny.toml", "--set", "data.train=empty/*.txt", "--set", "run.out=new"}, "has 0 bytes of text"},
+		{"an empty file of a pattern", []string{"run", "tiny.toml", "--set", "data.train=empty/*.txt", "--set", "run.out=new"}, "has 0 bytes"},
 		{"a file that is no text", []string{"run", "tiny.toml", "--set", "data.train=latin/*.txt", "--set", "data.tokenizer=chars", "--set",
 			"run.out=new"}, "byte 0"},
 		{"an odd file", []string{"eval", "--from", "runs/tiny", "--format", "uint16", "--data", "odd/*.bin"}, "3 bytes"},
