@@ -99,7 +99,7 @@ func (c *Config) resolve() {
 	if !c.IsSet("optimizer.min_lr") {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
 	}
-	if !c.IsSet("optimizer.momentum") && c.Optimizer.Name == stages.Muon {
+	if !c.IsSet("optimizer.momentum") && c.Muon() {
 		c.Optimizer.Momentum = 0.95
 	}
 	if !c.IsSet("optimizer.warmup_steps") {

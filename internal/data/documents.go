@@ -147,7 +147,7 @@ func HoldDocuments(docs []Document, vocab int) (*Documents, error) {
 		total += int64(len(d.IDs))
 	}
 	h := stored{kind: storedDocuments, idBytes: idBytesFor(vocab), ids: total}
-	ids := make(memoryFile, 0, total*int64(h.idBytes))
+	ids := make([]byte, 0, total*int64(h.idBytes))
 	held := &Documents{list: make([]documentAt, len(docs)), learn: make(learnBits, (total+7)/8)}
 	at, number := int64(0), make(map[string]uint32)
 	for i, d := range docs {
@@ -169,6 +169,6 @@ func HoldDocuments(docs []Document, vocab int) (*Documents, error) {
 		}
 		ids, at = appendIDs(ids, d.IDs, h.idBytes), at+int64(len(d.IDs))
 	}
-	held.ids = &storedIDs{f: ids, h: h, vocab: vocab, from: 0}
+	held.ids = &storedIDs{f: inMemoryFile(ids), h: h, vocab: vocab, from: 0}
 	return held, nil
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -10,20 +11,11 @@ import (
 )
 
 // memoryFile is a StoredFile in memory.
-type memoryFile []byte
+type memoryFile struct{ *bytes.Reader }
 
-func (m memoryFile) Close() error { return nil }
+func inMemoryFile(b []byte) memoryFile { return memoryFile{bytes.NewReader(b)} }
 
-func (m memoryFile) ReadAt(b []byte, off int64) (int, error) {
-	if off < 0 || off > int64(len(m)) {
-		return 0, io.ErrUnexpectedEOF
-	}
-	n := copy(b, m[off:])
-	if n < len(b) {
-		return n, io.EOF
-	}
-	return n, nil
-}
+func (memoryFile) Close() error { return nil }
 
 // WriteDocuments stores all documents of files, whose ids are below vocab.
 func WriteDocuments(w io.Writer, key StoredKey, vocab int, files []string, docs *Documents) error {
@@ -47,15 +39,7 @@ func WriteDocuments(w io.Writer, key StoredKey, vocab int, files []string, docs 
 		s.number(uint64(numbers[d.file]) | uint64(d.row)<<32)
 	}
 	s.write(docs.learn)
-	piece := make([]int32, storedPiece)
-	for at := int64(0); at < docs.ids.h.ids && s.err == nil; at += storedPiece {
-		part := piece[:min(storedPiece, docs.ids.h.ids-at)]
-		if err := docs.ids.Read(part, at); err != nil {
-			return err
-		}
-		s.ids(part, idBytesFor(vocab))
-	}
-	return s.end()
+	return s.rest(docs.ids, idBytesFor(vocab))
 }
 
 // OpenDocuments opens the documents in a file of size bytes that WriteDocuments wrote for the same key, vocabulary and number of files.

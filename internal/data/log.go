@@ -208,15 +208,8 @@ func (l *Log) Append(docs []Document, files []int) error {
 			if id < 0 || int(id) >= l.vocab {
 				return fmt.Errorf("%w: encoding returned the id %d, but the vocabulary has %d ids", ErrVocab, id, l.vocab)
 			}
-			switch l.idBytes {
-			case 1:
-				blob = append(blob, byte(id))
-			case 2:
-				blob = binary.LittleEndian.AppendUint16(blob, uint16(id))
-			default:
-				blob = binary.LittleEndian.AppendUint32(blob, uint32(id))
-			}
 		}
+		blob = appendIDs(blob, d.IDs, int(l.idBytes))
 		e.First, e.Learned = 0, 0
 		for k, learn := range d.Learn {
 			if k > 0 && learn {

@@ -82,15 +82,22 @@ func (s *storedWriter) header(key StoredKey, kind byte, idBytes int, ids, docume
 	s.number(uint64(documents))
 }
 
-func (s *storedWriter) ids(ids []int32, idBytes int) {
-	for piece := range slices.Chunk(ids, storedPiece) {
-		s.buf = appendIDs(s.buf[:0], piece, idBytes)
-		s.write(s.buf)
+// rest writes what follows the header and the lists: all ids of a corpus, and the checksum.
+func (s *storedWriter) rest(c Corpus, idBytes int) error {
+	piece, buf := make([]int32, storedPiece), []byte(nil)
+	for at := int64(0); at < c.Len() && s.err == nil; at += storedPiece {
+		part := piece[:min(storedPiece, c.Len()-at)]
+		if err := c.Read(part, at); err != nil {
+			return err
+		}
+		buf = appendIDs(buf[:0], part, idBytes)
+		s.write(buf)
 	}
+	return s.end()
 }
 
 // appendIDs appends ids of idBytes each.
-func appendIDs[B ~[]byte](b B, ids []int32, idBytes int) B {
+func appendIDs(b []byte, ids []int32, idBytes int) []byte {
 	for _, id := range ids {
 		switch idBytes {
 		case 1:
@@ -119,15 +126,7 @@ func WriteCorpus(w io.Writer, key StoredKey, vocab int, c Corpus) error {
 	s := &storedWriter{w: bufio.NewWriterSize(w, 1<<20)}
 	idBytes := idBytesFor(vocab)
 	s.header(key, storedCorpus, idBytes, c.Len(), 0)
-	piece := make([]int32, storedPiece)
-	for at := int64(0); at < c.Len() && s.err == nil; at += storedPiece {
-		part := piece[:min(storedPiece, c.Len()-at)]
-		if err := c.Read(part, at); err != nil {
-			return err
-		}
-		s.ids(part, idBytes)
-	}
-	return s.end()
+	return s.rest(c, idBytes)
 }
 
 // storedReader reads what storedWriter wrote.

@@ -30,7 +30,7 @@ func drawDocuments(t *rapid.T, vocab int) []Document {
 }
 
 // storedDocumentsOf holds documents, and stores them.
-func storedDocumentsOf(t testing.TB, key StoredKey, vocab int, docs []Document) (*Documents, []byte) {
+func storedDocumentsOf(t rapid.TB, key StoredKey, vocab int, docs []Document) (*Documents, []byte) {
 	t.Helper()
 	held, err := HoldDocuments(docs, vocab)
 	if err != nil {
@@ -44,7 +44,7 @@ func storedDocumentsOf(t testing.TB, key StoredKey, vocab int, docs []Document) 
 }
 
 func openDocuments(b []byte, key StoredKey, vocab int) (*Documents, error) {
-	return OpenDocuments(memoryFile(b), int64(len(b)), key, vocab, storedFiles)
+	return OpenDocuments(inMemoryFile(b), int64(len(b)), key, vocab, storedFiles)
 }
 
 // TestStoredDocuments: documents in memory and in a file are those that were given, and so are their parts, joined texts and records.
@@ -52,15 +52,8 @@ func TestStoredDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vocab := rapid.SampledFrom([]int{1, 256, 257, 1 << 16, 1<<16 + 1, 1 << 20}).Draw(t, "vocab")
 		docs, key := drawDocuments(t, vocab), StoredKey{1, 2, 3}
-		held, err := HoldDocuments(docs, vocab)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var b bytes.Buffer
-		if err := WriteDocuments(&b, key, vocab, storedFiles, held); err != nil {
-			t.Fatal(err)
-		}
-		opened, err := openDocuments(b.Bytes(), key, vocab)
+		held, text := storedDocumentsOf(t, key, vocab, docs)
+		opened, err := openDocuments(text, key, vocab)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,12 +81,12 @@ func choose(o Options, f forecast) (*Choice, error) {
 				return c, nil
 			}
 			if err != nil {
-				s.failed = cmpErr(s.failed, err)
+				s.failed = cmp.Or(s.failed, err)
 			}
 		}
 	}
 	if len(s.rejected) == 0 {
-		return nil, cmpErr(s.failed, errors.New("no option is left to try"))
+		return nil, cmp.Or(s.failed, errors.New("no option is left to try"))
 	}
 	least := slices.MinFunc(s.rejected, func(a, b rejection) int { return cmp.Compare(a.need, b.need) })
 	return nil, fmt.Errorf("%w: %s; the smallest option needs about %s (%s); free memory, raise the limit, or choose a smaller model",
@@ -101,7 +101,7 @@ func (s *search) options(m method, context int) (all []option) {
 		c, settings, err := s.parse(settings)
 		switch {
 		case err != nil:
-			s.failed = cmpErr(s.failed, err)
+			s.failed = cmp.Or(s.failed, err)
 		case !m.is(c) || slices.ContainsFunc(all, func(o option) bool { return shape(o.config) == shape(c) }):
 		default:
 			all = append(all, option{m, c, settings})
@@ -177,14 +177,6 @@ func (s *search) bounds() string {
 		text += ", and device.memory_gib allows " + words.Bytes(s.limit) + " of tensors"
 	}
 	return text
-}
-
-// cmpErr returns the first error that is not nil.
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // parse reads settings with the keys of --set, and returns them with the values of those.

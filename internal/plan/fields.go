@@ -18,17 +18,31 @@ const (
 	TargetsField = "targets"
 )
 
-// HeldOut divides files of data.train into those to train on and those that an [[eval]] of the configuration names, too.
-func HeldOut(cfg *config.Config, train []string) (rest, both []string, err error) {
-	var held []string
-	for _, e := range cfg.Eval {
+// EvalKey is the key of the files of an [[eval]], counted from 0.
+func EvalKey(i int) string { return fmt.Sprintf("eval[%d].files", i+1) }
+
+// EvalFiles returns the files of all [[eval]] sections.
+func EvalFiles(cfg *config.Config) (all []string, err error) {
+	for i, e := range cfg.Eval {
 		files, err := data.Files(e.Files)
 		if err != nil {
-			return nil, nil, err
+			return nil, cfg.Errorf(EvalKey(i), "%w", err)
 		}
-		held = append(held, files...)
+		all = append(all, files...)
 	}
-	return data.Exclude(train, held)
+	return all, nil
+}
+
+// HeldOut divides files of data.train into those to train on and those that an [[eval]] of the configuration names, too.
+func HeldOut(cfg *config.Config, train []string) (rest, both []string, err error) {
+	held, err := EvalFiles(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if rest, both, err = data.Exclude(train, held); err != nil {
+		err = cfg.Errorf("data.train", "%w", err)
+	}
+	return rest, both, err
 }
 
 // OpenSamples opens data that are not text: d is cfg.Data, or describes other files; then cfg has no [[eval]]. Files of an [[eval]]
@@ -71,7 +85,7 @@ func OpenSamples(cfg *config.Config, d config.Data) (samples.Data, error) {
 		rest, both, err := HeldOut(cfg, o.Files)
 		switch {
 		case err != nil:
-			return samples.Data{}, cfg.Errorf("data.train", "%w", err)
+			return samples.Data{}, err
 		case len(rest) == 0:
 			return samples.Data{}, cfg.Errorf("data.train",
 				"every file is one of an [[eval]], too, so there is nothing to train on: %s", data.Plain(both[0]))

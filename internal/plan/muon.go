@@ -4,13 +4,12 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/internal/host/device"
-	"github.com/troupe-ml/troupe/stages"
 )
 
 // checkMuon checks that Muon has matrices to train, and that each is whole on a rank that computes on the CPU.
 func (p *Plan) checkMuon() error {
 	c := p.cfg
-	if c.Optimizer.Name != stages.Muon {
+	if !c.Muon() {
 		return nil
 	}
 	for r := range c.Pipeline.Stages {

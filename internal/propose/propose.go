@@ -190,8 +190,11 @@ func (p *Proposal) SetSteps(steps int) {
 	}
 	set("run.steps", steps)
 	set("run.eval_every", validateEvery(steps))
-	set("optimizer.warmup_steps", max(1, steps/10))
+	set("optimizer.warmup_steps", warmupSteps(steps))
 }
+
+// warmupSteps returns the number of steps in which a tuning's rate rises.
+func warmupSteps(steps int) int { return max(1, steps/10) }
 
 // validateEvery returns the number of steps between validations.
 func validateEvery(steps int) int {

@@ -84,7 +84,7 @@ func (b *base) tune(p *Proposal, l length, o Options) {
 		lr = 2e-5
 	}
 	p.set("optimizer.lr", lr, "Peak learning rate; a published model needs a low one")
-	p.set("optimizer.warmup_steps", max(1, steps/10), "Steps in which the learning rate rises to its peak")
+	p.set("optimizer.warmup_steps", warmupSteps(steps), "Steps in which the learning rate rises to its peak")
 	p.set("optimizer.weight_decay", 0.0, "Weight decay, of all weights except norms and biases")
 	if b.bf16 && (o.FastBF16 || b.parameters > 5e8) {
 		p.set("device.dtype", "bfloat16", `"bfloat16" (mixed precision), or "float32"`)

@@ -407,7 +407,7 @@ func (a *Attempt) resolve() (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := func(*stages.Param) []string { return nil }
+	var parts plan.StateParts
 	if a.resumes() {
 		parts = plan.Optimizer(a.cfg).Parts
 	}

@@ -19,9 +19,6 @@ type EvalSet struct {
 	Data *Data // Val, ValRecords or Samples.Val
 }
 
-// evalKey is the key of the files of an [[eval]], counted from 0.
-func evalKey(i int) string { return fmt.Sprintf("eval[%d].files", i+1) }
-
 // identityKey is the key under which Accept gets the content of a set. A set may get another place in the configuration.
 func identityKey(name string) string { return "eval." + name }
 
@@ -40,9 +37,9 @@ func (c *Data) loadEvalSets(cfg *config.Config, talk rundir.Talk, accept Accept)
 			return accept(identityKey(e.Name), id)
 		})
 		if err != nil {
-			return cfg.Errorf(evalKey(i), "%w", err)
+			return cfg.Errorf(plan.EvalKey(i), "%w", err)
 		}
-		for _, warning := range append(leftOut(evalKey(i), e.Files, nil), set.Data.Warnings...) {
+		for _, warning := range append(leftOut(plan.EvalKey(i), e.Files, nil), set.Data.Warnings...) {
 			if accept == nil { // else the run's start has said it
 				c.Warnings = append(c.Warnings, warning)
 			}

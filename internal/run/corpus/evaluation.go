@@ -215,7 +215,7 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
 	switch {
 	case !cfg.HasMainSet():
-		key, names, was = evalKey(0), cfg.Eval[0].Files, nil
+		key, names, was = plan.EvalKey(0), cfg.Eval[0].Files, nil
 		if id, ok := state.Data.Evals[cfg.Eval[0].Name]; ok {
 			was = &id
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/data"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // Files returns the files of data.train, or of all sources, and those of data.val. In a folder that is laid out like a dataset, they are
@@ -67,14 +68,11 @@ func findFiles(cfg *config.Config) (f found, err error) {
 	if len(errs) > 0 {
 		return f, errors.Join(errs...)
 	}
-	held := f.val
-	for i, e := range cfg.Eval {
-		of, err := data.Files(e.Files)
-		if err != nil {
-			return f, cfg.Errorf(evalKey(i), "%w", unreadable(err))
-		}
-		held = append(held[:len(held):len(held)], of...)
+	evals, err := plan.EvalFiles(cfg)
+	if err != nil {
+		return f, unreadable(err)
 	}
+	held := slices.Concat(f.val, evals)
 	for i, p := range f.parts {
 		key := "data.train"
 		if p.name != "" {

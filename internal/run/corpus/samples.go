@@ -30,10 +30,7 @@ func excluded(cfg *config.Config) ([]string, error) {
 		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
 	}
 	_, both, err := plan.HeldOut(cfg, files)
-	if err != nil {
-		return nil, cfg.Errorf("data.train", "%w", unreadable(err))
-	}
-	return both, nil
+	return both, unreadable(err)
 }
 
 // loadSamples opens them, and knows them by their content.
@@ -146,7 +143,7 @@ func FeedOf(c *Data, cfg *config.Config, step int64) (Feed, error) {
 		}
 		s := actors.EvalSet{Name: set.Name}
 		if s.Data, err = set.source(cfg, windows); err != nil {
-			err = cfg.Errorf(evalKey(i), "%w", err)
+			err = cfg.Errorf(plan.EvalKey(i), "%w", err)
 		}
 		f.Sets = append(f.Sets, s)
 	}
