@@ -61,7 +61,6 @@ func idBytesFor(vocab int) int {
 type storedWriter struct {
 	w   *bufio.Writer
 	sum uint32
-	buf []byte
 	err error
 }
 
