@@ -213,14 +213,14 @@ func TestArgs(t *testing.T) {
 	recorded(c, KindRoPE, (*Op).RoPE, rope)
 
 	loss := CrossEntropyArgs{Stats: d(LossStats), LSE: d(4), Logits: f(4, 9), Targets: ids(4),
-		CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
+		CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5, RowScale: d(4)}}
 	l.CrossEntropy(loss.Stats, loss.LSE, loss.Logits, loss.Targets, loss.CrossEntropyOpts)
 	recorded(c, KindCrossEntropy, (*Op).CrossEntropy, loss)
 	part := CrossEntropyPartArgs{Parts: d(4, LossParts), Logits: f(4, 9), Targets: ids(4), VocabSlice: VocabSlice{First: 3, Vocab: 12}}
 	l.CrossEntropyPart(part.Parts, part.Logits, part.Targets, part.VocabSlice)
 	recorded(c, KindCrossEntropyPart, (*Op).CrossEntropyPart, part)
 	join := CrossEntropyJoinArgs{Stats: d(LossStats), LSE: d(4), Parts: d(8, LossParts), Targets: ids(4), Logits: f(4, 9),
-		VocabSlice: VocabSlice{First: 3, Vocab: 12}, CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5}}
+		VocabSlice: VocabSlice{First: 3, Vocab: 12}, CrossEntropyOpts: CrossEntropyOpts{Grad: f(4, 9), Scale: 0.5, RowScale: d(4)}}
 	l.CrossEntropyJoin(join.Stats, join.LSE, join.Parts, join.Targets, join.Logits, join.VocabSlice, join.CrossEntropyOpts)
 	recorded(c, KindCrossEntropyJoin, (*Op).CrossEntropyJoin, join)
 

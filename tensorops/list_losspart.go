@@ -50,6 +50,7 @@ func (l *List) CrossEntropyJoin(stats, lse, parts, targets, logits Tensor, s Voc
 		(n == 0 && parts.Len() == 0 || n > 0 && parts.Len() > 0 && parts.Len()%(LossParts*n) == 0), needLossPart)
 	l.need(op, !o.Grad.Valid() || either(o.Grad, logits) && sameMatrix(o.Grad, logits) && logits.Rows() == n && s.fits(logits),
 		"the gradient has the logits' shape")
+	l.need(op, o.fits(n), needRowScale)
 }
 
 // CrossEntropyJoinArgs are the operands of KindCrossEntropyJoin.
@@ -61,14 +62,14 @@ type CrossEntropyJoinArgs struct {
 
 // Put stores the operands.
 func (a CrossEntropyJoinArgs) Put(o *Op) {
-	o.operands(a.Stats, a.LSE, a.Parts, a.Targets, a.Logits, a.Grad)
+	o.operands(a.Stats, a.LSE, a.Parts, a.Targets, a.Logits, a.Grad, a.RowScale)
 	o.I, o.F[0] = [8]int{a.First, a.Vocab}, a.Scale
 }
 
 // CrossEntropyJoin reads the operands.
 func (o *Op) CrossEntropyJoin() CrossEntropyJoinArgs {
 	return CrossEntropyJoinArgs{Stats: o.T[0], LSE: o.T[1], Parts: o.T[2], Targets: o.T[3], Logits: o.T[4],
-		VocabSlice: VocabSlice{o.I[0], o.I[1]}, CrossEntropyOpts: CrossEntropyOpts{Grad: o.T[5], Scale: o.F[0]}}
+		VocabSlice: VocabSlice{o.I[0], o.I[1]}, CrossEntropyOpts: CrossEntropyOpts{Grad: o.T[5], Scale: o.F[0], RowScale: o.T[6]}}
 }
 
 const needLossPart = "logits are N×V with V > 0, of ids within the vocabulary (sizes: the first id, ids in all), targets N int32, parts N×2 float64 of each slice, lse N float64, stats two float64"

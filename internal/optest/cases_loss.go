@@ -80,6 +80,15 @@ func lossCases() []Case {
 				b.check(logits, "dlogits = logits of %+v", s).scaled(1)
 			}
 		}},
+		{"cross_entropy/row factors", tensorops.KindCrossEntropy, func(b *builder) {
+			for _, s := range losses {
+				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
+				stats, lse, dlogits := b.garbage64(tensorops.LossStats), b.garbage64(s.n), b.garbage(s.n, s.v)
+				b.CrossEntropy(stats, lse, logits, targets, tensorops.CrossEntropyOpts{Grad: dlogits, Scale: 0.5, RowScale: factors(b, s.n)})
+				b.check(stats, "stats of %+v", s)
+				b.check(dlogits, "dlogits of %+v", s).scaled(1)
+			}
+		}},
 		// As a head has them whose rows begin at multiples of what a device reads at once.
 		{"cross_entropy/padded rows", tensorops.KindCrossEntropy, func(b *builder) {
 			for _, s := range []struct{ n, v, wide int }{{3, 57, 64}, {5, 5003, 5056}, {2, 30000, 30016}, {1, 7, 9}} {
@@ -108,6 +117,16 @@ func lossCases() []Case {
 			b.check(stats, "stats")
 			b.check(whole, "dlogits = logits").scaled(1)
 		}},
+		{"cross_entropy_join/row factors", tensorops.KindCrossEntropyJoin, func(b *builder) {
+			const n, v = 6, 57
+			parts, targets, logits := b.garbage64(n, tensorops.LossParts), b.tokens(v, n), b.spread(0, 2, n, v)
+			stats, lse, at := b.garbage64(tensorops.LossStats), b.garbage64(n), tensorops.VocabSlice{First: 0, Vocab: v}
+			o := tensorops.CrossEntropyOpts{Grad: logits, Scale: 1, RowScale: factors(b, n)}
+			b.CrossEntropyPart(parts, logits, targets, at)
+			b.CrossEntropyJoin(stats, lse, parts, targets, logits, at, o)
+			b.check(stats, "stats")
+			b.check(logits, "dlogits = logits").scaled(1)
+		}},
 		{"cross_entropy_part/shapes", tensorops.KindCrossEntropyPart, func(b *builder) {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
@@ -126,6 +145,15 @@ func lossCases() []Case {
 			}
 		}},
 	})
+}
+
+// factors are factors of n rows of a gradient, of both signs, and 0.
+func factors(b *builder, n int) tensorops.Tensor {
+	f := b.garbage64(n)
+	for i := range n {
+		b.Fill(f.View(n, 1).RowRange(i, i+1), float64(i%5-2)/2)
+	}
+	return f
 }
 
 // joined makes a loss of logits in slices, and each one's gradient.

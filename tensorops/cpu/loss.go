@@ -30,7 +30,7 @@ func (x *exec) crossEntropy() error {
 func crossEntropyRows(x *exec, lo, hi int) {
 	a, kn := x.op.CrossEntropy(), x.dev.kernels.vec
 	lse, logits, targets, grad := f64(a.LSE), x.values(0, a.Logits), i32(a.Targets), x.values(1, a.Grad)
-	v, scale := a.Logits.Cols(), float32(a.Scale)
+	v := a.Logits.Cols()
 	for n := lo; n < hi; n++ {
 		from, to := n*a.Logits.Stride(), n*a.Grad.Stride()
 		row, t := x.get(logits, from, from+v), int(targets[n])
@@ -49,10 +49,18 @@ func crossEntropyRows(x *exec, lo, hi int) {
 		}
 		x.partial[n] = lse[n] - float64(row[t])
 		if a.Grad.Valid() {
-			out := x.room(grad, to, to+v)
+			out, scale := x.room(grad, to, to+v), rowScale(a.CrossEntropyOpts, n)
 			kn.CrossEntropyGrad(out, row, lse[n], scale)
 			out[t] -= scale
 			x.put(grad, to, out)
 		}
 	}
+}
+
+// rowScale is the factor of row n of the gradient.
+func rowScale(o tensorops.CrossEntropyOpts, n int) float32 {
+	if !o.RowScale.Valid() {
+		return float32(o.Scale)
+	}
+	return float32(o.Scale * f64(o.RowScale)[n])
 }

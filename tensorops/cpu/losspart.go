@@ -54,13 +54,14 @@ func (x *exec) crossEntropyJoin() error {
 func crossEntropyJoinRows(x *exec, lo, hi int) {
 	a, kn := x.op.CrossEntropyJoin(), x.dev.kernels.vec
 	lse, logits, targets, grad := f64(a.LSE), x.values(0, a.Logits), i32(a.Targets), x.values(1, a.Grad)
-	v, scale := a.Logits.Cols(), float32(a.Scale)
+	v := a.Logits.Cols()
 	for n := lo; n < hi; n++ {
 		from, to := n*a.Logits.Stride(), n*a.Grad.Stride()
 		out, t := x.room(grad, to, to+v), int(targets[n])
 		if t == tensorops.IgnoreTarget {
 			clear(out)
 		} else {
+			scale := rowScale(a.CrossEntropyOpts, n)
 			kn.CrossEntropyGrad(out, x.get(logits, from, from+v), lse[n], scale)
 			if t -= a.First; t >= 0 && t < v {
 				out[t] -= scale

@@ -85,6 +85,21 @@ func newDevice(t *testing.T, path string, o Options) *Device {
 // refused are the operations that this device does not know.
 var refused = []tensorops.Kind{tensorops.KindCall}
 
+// TestRowFactors: a loss whose rows have factors of their own is refused, never computed without them.
+func TestRowFactors(t *testing.T) {
+	_, path := stand(t)
+	s := newDevice(t, path, Options{}).NewStream("rows")
+	defer s.Close()
+	l := s.NewList()
+	logits := l.Alloc(tensorops.Float32, 2, 3)
+	o := tensorops.CrossEntropyOpts{Grad: logits, Scale: 1, RowScale: l.Alloc(tensorops.Float64, 2, 1)}
+	stats, lse := l.Alloc(tensorops.Float64, tensorops.LossStats), l.Alloc(tensorops.Float64, 2, 1)
+	l.CrossEntropy(stats, lse, logits, l.Alloc(tensorops.Int32, 2, 1), o)
+	if err := tensorops.Run(s, l); !errors.Is(err, tensorops.ErrUnsupported) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // TestKindsKnown lists the operations that have no launcher.
 func TestKindsKnown(t *testing.T) {
 	here := []tensorops.Kind{tensorops.KindUpload, tensorops.KindFetch, tensorops.KindPeerCopy, tensorops.KindCollective}
@@ -168,7 +183,8 @@ func tooSlow(c optest.Case) bool {
 // ofBlocks reports whether a case is of attention over one block of keys after another, which
 // is refused: TestOnlyCausal.
 func ofBlocks(c optest.Case) bool {
-	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=")
+	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=") ||
+		strings.Contains(c.Name, "/row factors") // TestRowFactors
 }
 
 // isFused reports whether a case is of a product with a GELU behind.

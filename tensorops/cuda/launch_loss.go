@@ -1,6 +1,13 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// errRowScale: the kernels know one factor of a gradient.
+var errRowScale = fmt.Errorf("%w: a cross-entropy whose rows have factors of their own", tensorops.ErrUnsupported)
 
 var lossLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindCrossEntropy:     crossEntropy,
@@ -43,6 +50,9 @@ func wholeRows(logits, grad tensorops.Tensor) uint32 {
 
 func crossEntropy(x *exec, o *tensorops.Op) error {
 	a := o.CrossEntropy()
+	if a.RowScale.Valid() {
+		return errRowScale
+	}
 	losses, err := x.scratch(8 * max(a.Logits.Rows(), 1))
 	if err != nil {
 		return err
@@ -86,6 +96,9 @@ func crossEntropyPart(x *exec, o *tensorops.Op) error {
 
 func crossEntropyJoin(x *exec, o *tensorops.Op) error {
 	a := o.CrossEntropyJoin()
+	if a.RowScale.Valid() {
+		return errRowScale
+	}
 	rows := a.Targets.Len()
 	losses, err := x.scratch(8 * max(rows, 1))
 	if err != nil {

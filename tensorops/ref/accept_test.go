@@ -215,14 +215,14 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.GatedDeltaGrad(q(), q(), v(), gates(), v(), q(), q(), v(), gates(), d)
 	},
 	tensorops.KindCrossEntropy: func(o operands, n, c int) {
-		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n), tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
+		o.l.CrossEntropy(o.d(2), o.d(n), o.f(n, c), o.i(n), tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1, RowScale: o.d(n)})
 	},
 	tensorops.KindCrossEntropyPart: func(o operands, n, c int) {
 		o.l.CrossEntropyPart(o.d(n, tensorops.LossParts), o.f(n, c), o.i(n), tensorops.VocabSlice{First: o.number(2), Vocab: c + 2})
 	},
 	tensorops.KindCrossEntropyJoin: func(o operands, n, c int) {
 		o.l.CrossEntropyJoin(o.d(2), o.d(n), o.d(2*n, tensorops.LossParts), o.i(n), o.f(n, c),
-			tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1})
+			tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1, RowScale: o.d(n)})
 	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },

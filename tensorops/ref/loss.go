@@ -45,12 +45,21 @@ func crossEntropy(op *tensorops.Op) error {
 			clear(grad)
 			continue
 		}
+		scale := rowScale(a.CrossEntropyOpts, n)
 		for j, l := range logit {
-			grad[j] = a.Scale * math.Exp(l-lse[n])
+			grad[j] = scale * math.Exp(l-lse[n])
 		}
-		grad[target] -= a.Scale
+		grad[target] -= scale
 	}
 	return nil
+}
+
+// rowScale is the factor of row n of the gradient.
+func rowScale(o tensorops.CrossEntropyOpts, n int) float64 {
+	if !o.RowScale.Valid() {
+		return o.Scale
+	}
+	return o.Scale * Values(o.RowScale)[n]
 }
 
 // crossEntropyPart: parts = (log Σ exp of the row, the target's logit).
@@ -99,11 +108,12 @@ func crossEntropyJoin(op *tensorops.Op) {
 			clear(grad)
 			continue
 		}
+		scale := rowScale(a.CrossEntropyOpts, n)
 		for j, v := range logits {
-			grad[j] = a.Scale * math.Exp(v-lse[n])
+			grad[j] = scale * math.Exp(v-lse[n])
 		}
 		if j := int(target) - a.First; j >= 0 && j < len(grad) {
-			grad[j] -= a.Scale
+			grad[j] -= scale
 		}
 	}
 }
