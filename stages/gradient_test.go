@@ -78,8 +78,12 @@ type whole struct {
 }
 
 func newWhole(t *testing.T, dev tensorops.Device, c stages.Config) *whole {
+	return newWholeWith(t, dev, c, stages.Options{Seed: 5, Optimizer: adamw, Pack: true})
+}
+
+func newWholeWith(t *testing.T, dev tensorops.Device, c stages.Config, o stages.Options) *whole {
 	m := newModel(t, c)
-	w := &whole{pipe: *newPipe(t, dev, m, nil, true), weights: map[string][]float32{}}
+	w := &whole{pipe: *newPipeOn(t, dev, m, nil, []int{0}, o), weights: map[string][]float32{}}
 	draw := stages.InitWeights(5)
 	for _, p := range m.Params {
 		v := make([]float32, p.Len())

@@ -41,6 +41,7 @@ type headState struct {
 	didNorm  bool             // the norm's weight gradient is recorded
 	chunks   int              // of each depth
 	later    []int32          // targets of the further depths
+	judged   Report           // with a Preference
 }
 
 func (*head) symbol() byte    { return SymbolLoss }
@@ -95,6 +96,23 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if c.mb.Train {
 		s.dn = c.AllocLike(s.n)
 	}
+	if p := c.stage.opts.Preference; p != nil {
+		h.answers(c, s, p)
+	} else {
+		h.tokens(c, s)
+	}
+	if c.mb.Train {
+		s.dn = c.total(s.dn)
+		c.scale(s.dn, h.factor)
+	}
+	if !c.mb.headLater() {
+		free(c.List, &s.logits, &s.n)
+	}
+	return tensorops.Tensor{}
+}
+
+// tokens computes the loss of each target and, in training, everything that its gradient needs.
+func (h *head) tokens(c *pass, s *headState) {
 	rows := c.rows()
 	each := h.rowsAtATime(c, rows)
 	chunks := (rows + each - 1) / max(each, 1)
@@ -134,18 +152,10 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 		}
 	}
 	free(c.List, &lse, &s.raw)
-	if c.mb.Train {
-		s.dn = c.total(s.dn)
-		c.scale(s.dn, h.factor)
-	}
-	if !c.mb.headLater() {
-		free(c.List, &s.logits, &s.n)
-	}
 	if g := c.stage.opts.Context; g.size() > 1 { // each rank has the loss of its positions
 		c.AllReduce(s.loss, tensorops.Sum, g.Group)
 	}
 	c.Fetch(tensorops.HostBytes(s.host), s.loss)
-	return tensorops.Tensor{}
 }
 
 // rowsOf returns the memory of the logits of some rows.
@@ -167,10 +177,8 @@ func (h *head) shifted(c *pass, s *headState, by int) tensorops.Tensor {
 // loss computes the loss of the rows starting at first and, in training, everything that its
 // gradient needs.
 func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops.Tensor, scale float64, first int) {
-	last := first + logits.Rows()
-	n := s.n.Matrix().RowRange(first, last)
+	n := s.n.Matrix().RowRange(first, first+logits.Rows())
 	c.firstRow = first % max(c.rows(), 1)
-	defer func() { c.firstRow = 0 }()
 	raw := h.logits(c, s, logits, n)
 	own := logits.Columns(0, h.vocab) // without the columns for the padding rows
 	var o tensorops.CrossEntropyOpts
@@ -178,15 +186,24 @@ func (h *head) loss(c *pass, s *headState, stats, logits, lse, targets tensorops
 		o = tensorops.CrossEntropyOpts{Grad: own, Scale: scale}
 	}
 	h.crossEntropy(c, stats, lse, own, targets, o)
-	if !c.mb.Train {
-		return
+	if c.mb.Train {
+		h.gradients(c, s, logits, raw, first)
 	}
+	c.firstRow = 0
+}
+
+// gradients computes what the gradients of the logits of the rows starting at first give: that of the head's input and, unless it
+// is delayed, that of the projection. raw are the logits without the soft cap.
+func (h *head) gradients(c *pass, s *headState, logits, raw tensorops.Tensor, first int) {
+	last := first + logits.Rows()
+	c.firstRow = first % max(c.rows(), 1)
+	defer func() { c.firstRow = 0 }()
 	if raw.Valid() {
-		c.SoftCapGrad(logits, logits, raw, h.softCap)
+		c.SoftCapGrad(logits, logits, raw.RowRange(0, logits.Rows()), h.softCap)
 	}
 	h.proj.inputGrad(c, s.dn.Matrix().RowRange(first, last), logits, false)
 	if !c.mb.headLater() {
-		h.weightGradOf(c, n, logits)
+		h.weightGradOf(c, s.n.Matrix().RowRange(first, last), logits)
 	}
 }
 

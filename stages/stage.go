@@ -78,6 +78,8 @@ type Options struct {
 	Context ContextParallel
 	// Data shares the microbatches with other ranks; zero: the stage computes all of them.
 	Data DataParallel
+	// Preference replaces the loss of a language model; nil: it does not.
+	Preference *Preference
 	// NoOverlap waits for each collective where it starts, to measure the gain of overlapping.
 	NoOverlap bool
 }
@@ -160,6 +162,9 @@ func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 // Load. The error is ErrModel for chunks that don't fit the model or the options.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
 	m, err := m.shard(o.Tensor)
+	if err == nil && o.Preference != nil {
+		err = m.CheckPreference()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -327,9 +332,15 @@ func (s *Stage) NeedsTargets(chunk int) bool {
 	return c.computesLoss && s.model.language()
 }
 
-// Fields returns the fields of the data that a chunk's layers read; none for a language model,
-// which reads tokens and targets.
-func (s *Stage) Fields(chunk int) []string { return s.chunks[chunk].fields }
+// Fields returns the fields of the data that a chunk's layers read. A language model reads tokens and targets; only the loss of a
+// Preference may read ReferenceField.
+func (s *Stage) Fields(chunk int) []string {
+	c := s.chunks[chunk]
+	if s.opts.Preference.NeedsReference() && c.computesLoss {
+		return []string{ReferenceField}
+	}
+	return c.fields
+}
 
 // Depths returns the first dimension of a chunk's input and of its output, in training, as
 // multiples of B: 1, plus 1 for each layer of multi-token prediction before that edge.
@@ -355,7 +366,8 @@ func (s *Stage) Loss(chunk, index int) (sum, targets float64) {
 	if f == nil || !c.computesLoss {
 		return 0, 0
 	}
-	return f.head().sum(0)
+	r := s.reportOf(f)
+	return r.Sum, r.Targets
 }
 
 // head returns the state of a language model's last layer.
@@ -380,6 +392,9 @@ func (s *Stage) Report(chunk, index int) Report {
 
 // reportOf returns a language model's report.
 func (s *Stage) reportOf(f *inFlight) (r Report) {
+	if s.opts.Preference != nil {
+		return f.head().judged
+	}
 	r.Sum, r.Targets = f.head().sum(0)
 	if mtp := s.mtpLoss(f); mtp != 0 { // weighted like the microbatch's own loss
 		r.Metrics = []Metric{{Name: MTPLoss, Sum: mtp * r.Targets, Count: r.Targets}}
