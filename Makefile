@@ -190,6 +190,10 @@ check-peft: ## train adapters of every family beside PEFT, and let PEFT and tran
 	$(PYTHON) -m pip install -q $(PEFT)
 	TROUPE_PEFT=1 TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^TestAdaptersInPEFT$$' ./test/data
 
+.PHONY: check-preferences
+check-preferences: ## learn from preferences with each loss beside PyTorch in float64; needs PYTHON with torch and transformers
+	TROUPE_PREFERENCES=1 TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^TestPreferencesInTorch$$' ./test/data
+
 .PHONY: check-gguf
 check-gguf: ## compare GGUF files of every family with the public gguf package; needs PYTHON with torch, transformers and gguf; with LLAMA_CPP, LLAMA_CPP_LIB and LLAMA_CPP_PYTHON also with llama.cpp's converter, losses and ids
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 40m -run '^TestPublicPrograms$$' ./internal/ggufmodel

@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -39,6 +40,20 @@ type PackedSource interface {
 	EvalStarts(index int, starts []int32) error
 }
 
+// ReferencedSource is a Source of answers for stages.Preference. If the loss needs a reference model, it asks for what that says about
+// each sequence.
+type ReferencedSource interface {
+	Source
+	TrainReference(step int64, index int) (Reference, error)
+	EvalReference(index int) (Reference, error)
+}
+
+// Reference is what a reference model says about an answer.
+type Reference struct {
+	LogP float64 // log-probability of the answer
+	Good bool    // for KTO: the answer is a good one
+}
+
 // trainLen returns the length of a sequence of a step.
 func (s *Spec) trainLen(step int64, index int) int {
 	if v, ok := s.Data.(Varied); ok {
@@ -60,7 +75,8 @@ func (s *Spec) stepTokens(step int64) int64 {
 }
 
 // fullness returns the targets of a step with documents, and the share of its sequences' positions that have tokens,
-// in percent; nil: the data is not documents.
+// in percent; nil: the data is not documents. Answers
+// have no number of targets.
 func (s *Spec) fullness(tokens int64, targets float64) (number, pct *float64) {
 	_, varied := s.Data.(Varied)
 	_, packed := s.Data.(PackedSource)
@@ -68,6 +84,9 @@ func (s *Spec) fullness(tokens int64, targets float64) (number, pct *float64) {
 		return nil, nil
 	}
 	full := 100 * float64(tokens) / (float64(s.Sequences) * float64(s.Context))
+	if _, ok := s.Data.(ReferencedSource); ok { // a target of the loss is a pair
+		return nil, &full
+	}
 	return &targets, &full
 }
 
@@ -146,8 +165,41 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 			return nil, fmt.Errorf("%v data of step %d, sequence %d: %w", m.Phase, m.Step, first+i, err)
 		}
 	}
+	if err := b.fillReference(data, m, first, count); err != nil {
+		b.Release()
+		return nil, fmt.Errorf("%v data of step %d, sequences %d to %d: %w", m.Phase, m.Step, first, first+count-1, err)
+	}
 	b.keep(m)
 	return b, nil
+}
+
+// fillReference fills in stages.ReferenceField if it is requested.
+func (b *Batch) fillReference(data Source, m *DataRequest, first, count int) error {
+	if len(m.Fields) == 0 {
+		return nil
+	}
+	source, ok := data.(ReferencedSource)
+	if !ok || len(m.Fields) > 1 || m.Fields[0] != stages.ReferenceField {
+		return fmt.Errorf("%w: the data have tokens, but not the fields %q", ErrSpec, m.Fields)
+	}
+	field := tensorops.NewArray(tensorops.Float64, []int{count, 2})
+	for i := range count {
+		var r Reference
+		var err error
+		if m.Phase == event.Eval {
+			r, err = source.EvalReference(first + i)
+		} else {
+			r, err = source.TrainReference(m.Step, first+i)
+		}
+		if err != nil {
+			return err
+		}
+		if field.Double[2*i] = r.LogP; r.Good {
+			field.Double[2*i+1] = 1
+		}
+	}
+	b.Fields = []tensorops.Array{field}
+	return nil
 }
 
 // fillSequence reads a sequence of n positions, the i-th of a batch. Data that do not say where documents start have one
@@ -193,6 +245,9 @@ func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions}
 	blank(b.Tokens, b.Targets)
 	alone(b.Starts, 0)
+	if len(m.Fields) > 0 {
+		b.Fields = []tensorops.Array{tensorops.NewArray(tensorops.Float64, []int{1, 2})}
+	}
 	b.keep(m)
 	return b
 }

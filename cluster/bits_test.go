@@ -13,6 +13,7 @@ import (
 
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/testing/testrun"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry"
 )
@@ -213,17 +214,20 @@ func TestBits(t *testing.T) {
 	}
 	steps, few := fewSteps()
 	all := inBFloat16(families)
+	all["llama, dpo"] = slices.Concat(families["llama, untied"], []string{"preference.loss=dpo", "data.format=documents",
+		"data.train=" + testrun.AnswersOf(t, 40, false), "batch.sequences=16", "batch.microbatch=2"})
 	all["llama, muon"] = slices.Concat(families["llama, untied"], []string{"optimizer.name=muon"})
 	for family, sets := range all {
 		sets = slices.Concat(sets, few)
-		if raceDetector && (strings.Contains(family, "bfloat16") || strings.Contains(family, "muon")) {
+		rare := slices.ContainsFunc([]string{"bfloat16", "muon", "dpo"}, func(s string) bool { return strings.Contains(family, s) })
+		if raceDetector && rare {
 			continue
 		}
 		want := filepath.Join(t.TempDir(), "want")
 		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 		for i, l := range layouts(t) {
 			if raceDetector && i%3 != 2 || !raceDetector && !long && (i%2 == 0) == strings.HasPrefix(family, "llama") ||
-				(strings.Contains(family, "bfloat16") || strings.Contains(family, "muon")) && i%3 != 0 && !long {
+				rare && i%3 != 0 && !long {
 				continue // races don't depend on the numbers; make check-bits runs all layouts by all families
 			}
 			t.Run(family+", "+l.name, func(t *testing.T) {

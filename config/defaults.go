@@ -56,6 +56,7 @@ func (c *Config) setDefaults() {
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3,
 		FrozenDType: FrozenAuto}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
+	c.Preference = Preference{Gamma: 0.5, DesirableWeight: 1, UndesirableWeight: 1}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, Split: "train",
 		ShuffleWindow: defaultShuffleWindow, InvalidUTF8: UTF8OrRefuse,
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
@@ -81,6 +82,9 @@ func (c *Config) resolve() {
 	if !c.IsSet("adapter.alpha") && c.Adapter.From == "" {
 		c.Adapter.Alpha = 2 * float64(c.Adapter.Rank)
 	}
+	if !c.IsSet("preference.beta") {
+		c.Preference.Beta = usualBeta(c.Preference.Loss)
+	}
 	for i := range c.Eval {
 		c.Eval[i].resolve(c, i+1)
 	}
@@ -88,10 +92,7 @@ func (c *Config) resolve() {
 		c.Data.ValFraction = defaultValFraction
 	}
 	if !c.IsSet("batch.microbatch") {
-		c.Batch.Microbatch = defaultMicrobatch
-		for c.Batch.Sequences%c.Batch.Microbatch != 0 {
-			c.Batch.Microbatch--
-		}
+		c.Batch.Microbatch = c.usualMicrobatch()
 	}
 	if !c.IsSet("device.residual") {
 		c.Device.Residual = c.Device.DType

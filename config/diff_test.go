@@ -22,6 +22,8 @@ var other = map[string]string{
 	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj",
 	"adapter.rslora": "true",
 	"adapter.dora":   "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
+	"preference.loss": "dpo", "preference.beta": "0.5", "preference.label_smoothing": "0.1", "preference.gamma": "0.7",
+	"preference.desirable_weight": "2", "preference.undesirable_weight": "2",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
 	"data.separator": ";",
@@ -99,6 +101,15 @@ func TestDiffAndResume(t *testing.T) {
 		case "data.too_long", "data.chat_template", "data.fields", "data.packing",
 			"data.split", "data.eval_split", "data.subset", "data.stream":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
+		case "preference.loss", "preference.beta", "preference.label_smoothing":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "batch.microbatch=4")
+			if key != "preference.loss" {
+				base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "batch.microbatch=4", "preference.loss=dpo")
+			}
+		case "preference.gamma":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "preference.loss=simpo")
+		case "preference.desirable_weight", "preference.undesirable_weight":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "preference.loss=kto")
 		case "adapter.from":
 			base = parse(t, "data.train = ['a.txt']", "model.from=x")
 		case "adapter.rank":

@@ -13,6 +13,9 @@ var DocumentKeys = []string{"text", "prompt", "completion", "messages", "convers
 	"tools",
 	"role", "content"}
 
+// AnswerKeys are further keys of documents with answers, for [preference].
+var AnswerKeys = []string{"chosen", "rejected", "label"}
+
 // DocumentFields reads data.fields: for a key of documents, the name that it has in the data.
 func DocumentFields(list []string) (names map[string]string, err error) {
 	names, problem, hint := fieldNames(list)
@@ -39,12 +42,13 @@ func fieldNames(list []string) (names map[string]string, problem, hint string) {
 
 func documentField(entry string) (problem, hint string) {
 	key, name, found := strings.Cut(entry, "=")
+	keys := slices.Concat(DocumentKeys, AnswerKeys)
 	switch {
 	case !found || name == "":
 		return quoted(entry) + " renames nothing", `write KEY=NAME, such as "prompt=question"`
-	case !slices.Contains(DocumentKeys, key):
-		hint = "use one of " + strings.Join(DocumentKeys, ", ")
-		if near := nearest(key, DocumentKeys); near != "" {
+	case !slices.Contains(keys, key):
+		hint = "use one of " + strings.Join(keys, ", ")
+		if near := nearest(key, keys); near != "" {
 			hint = fmt.Sprintf("did you mean %q? %s", near, hint)
 		}
 		return quoted(key) + " is not a key of documents", hint

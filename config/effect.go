@@ -66,6 +66,13 @@ var idleKeys = []idleKey{
 	{"adapter.alpha_pattern", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
 	{"adapter.save", "adapter.rank", noAdapter, adapterIsOff, adapterHint},
 
+	{"preference.beta", "preference.loss", func(c *Config) bool { return c.Preference.Loss == "" }, preferenceIsOff, preferenceHint},
+	{"preference.label_smoothing", "preference.loss", notLoss(stages.DPO, stages.SimPO), "",
+		`leave label_smoothing out, or set loss = "dpo"`},
+	{"preference.gamma", "preference.loss", notLoss(stages.SimPO), "", `leave gamma out, or set loss = "simpo"`},
+	{"preference.desirable_weight", "preference.loss", notLoss(stages.KTO), "", `leave desirable_weight out, or set loss = "kto"`},
+	{"preference.undesirable_weight", "preference.loss", notLoss(stages.KTO), "", `leave undesirable_weight out, or set loss = "kto"`},
+
 	{"data.tokenizer", "data.format", notText, ", which is not text", "leave tokenizer out"},
 	{"data.val_split", "data.format", notText, ": the seed chooses the validation samples", "leave val_split out"},
 	{"data.label", "data.format", isText, "", ofSamples("label")},

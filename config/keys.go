@@ -15,6 +15,8 @@ type Config struct {
 	Model Model `toml:"model"`
 	// Low-rank adapters (LoRA), which are trained while the weights of model.from stay frozen.
 	Adapter Adapter `toml:"adapter"`
+	// Learning from preferences: which of two answers is better, or whether an answer is good.
+	Preference Preference `toml:"preference"`
 	// The data: files, their format, and the tokenizer.
 	Data Data `toml:"data"`
 	// A further validation set, with a loss of its own. There may be several.
@@ -169,6 +171,25 @@ type Adapter struct {
 	Save []string `toml:"save"`
 }
 
+// Preference is the section [preference].
+type Preference struct {
+	// "dpo", "ipo", "orpo", "simpo" or "kto"; "": learn the tokens of the data. The data are documents with "prompt", "chosen" and
+	// "rejected" or, for kto, with "prompt", "completion" and "label". Each pair of answers is two sequences of a batch. "dpo", "ipo" and
+	// "kto" compare the model with its weights before the first step. Default: "".
+	Loss string `toml:"loss"`
+	// Factor of the rewards, which keeps the model near its start. For ipo it is the strength of the regularization, for orpo the weight of
+	// the odds ratio. Default: 0.1, or 2.0 for simpo.
+	Beta float64 `toml:"beta"`
+	// dpo and simpo: the probability that a label is wrong. Default: 0.0.
+	LabelSmoothing float64 `toml:"label_smoothing"`
+	// simpo: the margin by which the reward of the chosen answer should be higher. Default: 0.5.
+	Gamma float64 `toml:"gamma"`
+	// kto: weight of the loss of good answers. Default: 1.0.
+	DesirableWeight float64 `toml:"desirable_weight"`
+	// kto: weight of the loss of other answers. Default: 1.0.
+	UndesirableWeight float64 `toml:"undesirable_weight"`
+}
+
 // Data is the section [data]. Keys for data other than text are described in package data/samples, as Options.
 type Data struct {
 	// Files or patterns to train on, sorted by path; ** matches any folders. The files may move before a resume, but their content
@@ -199,7 +220,7 @@ type Data struct {
 	Tokenizer string `toml:"tokenizer"`
 	// "text", "documents", "uint16" or "uint32" (token ids), "csv", "idx", or "jsonl". Documents are in JSON lines or Parquet. Each is an
 	// object or a row with "text", "prompt" and "completion", "messages", "conversations" (ShareGPT), or "instruction" and "output"
-	// (Alpaca). Token ids are little-endian. A program can register more
+	// (Alpaca); for preference.loss, with answers. Token ids are little-endian. A program can register more
 	// formats. Default: "text".
 	Format string `toml:"format"`
 	// The chat template that writes conversations as text: a built-in name, or the path of a Jinja file. Names are "chatml", "gemma",
@@ -207,7 +228,8 @@ type Data struct {
 	// own.
 	ChatTemplate string `toml:"chat_template"`
 	// Other names of a document's keys: "prompt=question" reads the key question as prompt. Keys are text, prompt, completion,
-	// instruction, input, output, messages, conversations, system and tools, and role and content of a message. Default: [].
+	// instruction, input, output, messages, conversations, system, tools, chosen, rejected and label, and role and content of a message.
+	// Default: [].
 	Fields []string `toml:"fields"`
 	// Documents longer than the context: "cut" them, or "refuse" the data. Documents are never cut if all of them have only
 	// "text": they are joined. Default: "cut".

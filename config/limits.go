@@ -36,6 +36,7 @@ const (
 	MaxMTPLayers           = 1 << 8
 	maxMTPWeight           = 1e6
 	maxAdapterAlpha        = 1e6
+	maxPreference          = 1e3 // beta, gamma and weights of [preference]
 	maxSequences           = 1 << 20
 	maxStepTokens          = 1 << 26 // batch.sequences × model.context
 	maxOptions             = 256     // entries of model.stack and model.options

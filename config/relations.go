@@ -43,6 +43,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k := checker{Config: c, suspect: suspect, errs: errs}
 	k.model()
 	k.adapter()
+	k.preference()
 	k.data()
 	k.evals()
 	k.sources()

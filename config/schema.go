@@ -84,6 +84,14 @@ var schema = []field{
 	{key: "adapter.alpha_pattern", example: `["q_proj=32"]`, check: adapterPatterns(false, numberAbove(0, maxAdapterAlpha)), aside: true},
 	{key: "adapter.save", example: `["lm_head"]`, check: listUpTo(maxOptions, textUpTo(maxOptionBytes)), aside: true},
 
+	{key: "preference.loss", example: `"dpo"`,
+		check: orEmpty(among(stages.DPO, stages.IPO, stages.ORPO, stages.SimPO, stages.KTO)), aside: true},
+	{key: "preference.beta", example: "0.1", unit: "factor", check: numberAbove(0, maxPreference), aside: true},
+	{key: "preference.label_smoothing", example: "0.1", unit: "probability", check: numberBelow(0, 0.5), aside: true},
+	{key: "preference.gamma", example: "0.5", unit: noUnit, check: number(0, maxPreference), aside: true},
+	{key: "preference.desirable_weight", example: "1.0", unit: "factor", check: number(0, maxPreference), aside: true},
+	{key: "preference.undesirable_weight", example: "1.0", unit: "factor", check: number(0, maxPreference), aside: true},
+
 	{key: "data.train", example: `["data/*.txt"]`, check: patterns, path: true, free: true, basic: true},
 	{key: "data.val", example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", example: "0.1", unit: "fraction", check: numberBelow(0, 1)},

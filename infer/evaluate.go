@@ -129,7 +129,7 @@ func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res Eva
 	if err := checkEvalMemory(m, src, o.Microbatch); err != nil {
 		return res, err
 	}
-	loss, _, err := forward(ctx, m, src, o.Microbatch, nil)
+	loss, _, err := forwardOn(ctx, m, src, o.Microbatch, nil)
 	if errors.Is(err, data.ErrVocab) {
 		err = &SetupError{Err: err}
 	}

@@ -70,7 +70,7 @@ func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, em
 	if src.Windows == 0 {
 		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no validation data; name files", ErrOptions, m.Checkpoint.Dir())}
 	}
-	loss, metrics, err := forward(ctx, m, src, o.Microbatch, emit)
+	loss, metrics, err := forwardOn(ctx, m, src, o.Microbatch, emit)
 	if err != nil {
 		return res, err
 	}

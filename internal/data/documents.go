@@ -12,6 +12,7 @@ type Document struct {
 	Learn []bool // for each id: it is learned
 	Text  bool   // all of it is learned, and it may be joined with others
 	Talk  bool   // the chat template has rendered it
+	Good  bool   // it is a good answer, for a loss that learns from single answers
 
 	File string // its file and row. The number of the file is stored: the same text may be elsewhere
 	Row  int
@@ -33,6 +34,7 @@ type documentAt struct {
 	file, row uint32
 	text      bool
 	talk      bool
+	good      bool
 }
 
 // learnBits has a bit for each id: it is learned.
@@ -95,7 +97,7 @@ func (d *Documents) FirstTarget(i int) int {
 // Read reads document i.
 func (d *Documents) Read(i int) (Document, error) {
 	of := d.list[i]
-	doc := Document{IDs: make([]int32, of.n), Learn: make([]bool, of.n), Text: of.text, Talk: of.talk}
+	doc := Document{IDs: make([]int32, of.n), Learn: make([]bool, of.n), Text: of.text, Talk: of.talk, Good: of.good}
 	doc.File, doc.Row = d.Place(i)
 	for k := range doc.Learn {
 		doc.Learn[k] = d.learn.at(of.at + int64(k))
@@ -157,7 +159,7 @@ func HoldDocuments(docs []Document, vocab int) (*Documents, error) {
 		if _, ok := number[d.File]; !ok {
 			number[d.File], held.files = uint32(len(held.files)), append(held.files, d.File)
 		}
-		held.list[i] = documentAt{at, int32(len(d.IDs)), number[d.File], uint32(d.Row), d.Text, d.Talk}
+		held.list[i] = documentAt{at, int32(len(d.IDs)), number[d.File], uint32(d.Row), d.Text, d.Talk, d.Good}
 		for k, id := range d.IDs {
 			if id < 0 || int64(id) >= int64(vocab) {
 				return nil, fmt.Errorf("%s, row %d: %w: encoding returned the id %d, but the vocabulary has %d ids", plain(d.File), d.Row, ErrVocab,

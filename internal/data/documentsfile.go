@@ -29,6 +29,9 @@ func WriteDocuments(w io.Writer, key StoredKey, vocab int, files []string, docs 
 		if d.talk {
 			n |= storedTalk
 		}
+		if d.good {
+			n |= storedGood
+		}
 		s.number(n)
 	}
 	numbers := make([]uint32, len(docs.files))
@@ -57,11 +60,12 @@ func OpenDocuments(f StoredFile, size int64, key StoredKey, vocab int, files []s
 	if err := s.pass(8*h.documents, func(b []byte) error {
 		for ; len(b) > 0; b = b[8:] {
 			v := binary.LittleEndian.Uint64(b)
-			n := v &^ (storedText | storedTalk)
+			n := v &^ (storedText | storedTalk | storedGood)
 			if n > math.MaxInt32 || int64(n) > h.ids-at {
 				return fmt.Errorf("%w: document %d has %d ids, but only %d are left", ErrStored, len(docs.list), n, h.ids-at)
 			}
-			docs.list = append(docs.list, documentAt{at: at, n: int32(n), text: v&storedText != 0, talk: v&storedTalk != 0})
+			docs.list = append(docs.list, documentAt{at: at, n: int32(n), text: v&storedText != 0, talk: v&storedTalk != 0,
+				good: v&storedGood != 0})
 			at += int64(n)
 		}
 		return nil

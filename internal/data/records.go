@@ -18,6 +18,8 @@ type Records struct {
 type record struct {
 	at int64 // its first id among those of all documents
 	n  int32 // its ids
+	// good says that it is a good answer: see Document.
+	good bool
 }
 
 // NewRecords returns no records of documents yet.
@@ -25,7 +27,7 @@ func NewRecords(of *Documents) *Records { return &Records{of: of} }
 
 // Add appends the first n ids of document i.
 func (r *Records) Add(i, n int) {
-	r.list = append(r.list, record{r.of.list[i].at, int32(n)})
+	r.list = append(r.list, record{r.of.list[i].at, int32(n), r.of.list[i].good})
 	r.tokens, r.targets = r.tokens+int64(n), r.targets+r.of.Targets(i, n)
 }
 
@@ -37,6 +39,9 @@ func (r *Records) Tokens() int64 { return r.tokens }
 
 // Targets returns the number of learned ids.
 func (r *Records) Targets() int64 { return r.targets }
+
+// Good reports whether a record is a good answer.
+func (r *Records) Good(i int) bool { return r.list[i].good }
 
 // Positions returns how many tokens of a record have a successor.
 func (r *Records) Positions(i int) int { return int(r.list[i].n) - 1 }

@@ -38,6 +38,7 @@ const (
 	storedDocuments = 'd'
 	storedText      = 1 << 63
 	storedTalk      = 1 << 62
+	storedGood      = 1 << 61
 
 	storedPiece = 1 << 16 // ids at a time
 )

@@ -77,7 +77,7 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 		logits = logitsOnGPU
 	}
 	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits,
-		NoOverlap: !c.Parallel.Overlap}
+		NoOverlap: !c.Parallel.Overlap, Preference: c.PreferenceLoss()}
 	SetPrecision(&o, c)
 	if o.BF16 && gpu {
 		o.Logits *= 2

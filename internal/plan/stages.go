@@ -110,6 +110,9 @@ func (p *Plan) Digest() [sha256.Size]byte {
 	}
 	fmt.Fprintf(h, "%+v\n%v\n%v\n%v\n%v\n", sizes, p.layout, p.table.Placement, p.EmbeddingRanks(), p.routes)
 	fmt.Fprintf(h, "%q\n", p.cfg.Model.Freeze)
+	if l := p.cfg.PreferenceLoss(); l != nil {
+		fmt.Fprintf(h, "%+v\n", *l)
+	}
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())
 	}

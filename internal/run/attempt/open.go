@@ -42,7 +42,10 @@ func (a *Attempt) open(ctx context.Context) (err error) {
 	if err := a.makePlan(); err != nil {
 		return err
 	}
-	return a.describe()
+	if err := a.describe(); err != nil {
+		return err
+	}
+	return a.readReference(ctx)
 }
 
 // openFolder opens the run's folder and the checkpoint that the run begins or resumes from.

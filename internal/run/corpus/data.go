@@ -35,6 +35,7 @@ type Data struct {
 	Counts                   *DocumentCounts  // of what is evaluated
 	Documents                *event.Documents // what is trained on; nil: no documents that are learned in part
 	conversations            bool             // documents are rendered with the chat template
+	Reference                *Reference       // of answers; nil: the loss needs none
 	parts                    []*part          // in place of Train and TrainRecords: sources, or a stream
 	mix                      *mixture         // of parts
 	names                    int              // of special tokens in texts that were encoded now

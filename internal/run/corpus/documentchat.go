@@ -118,10 +118,13 @@ func (m row) withSystem(said []chat.Message) ([]chat.Message, error) {
 }
 
 // promptMessages reads a prompt and a completion that are lists of messages. Only the completion is learned.
-func (m row) promptMessages() ([]chat.Message, error) {
-	for _, key := range []string{"prompt", "completion"} {
+func (m row) promptMessages() ([]chat.Message, error) { return m.promptAnd("completion") }
+
+// promptAnd is promptMessages for a key of an answer.
+func (m row) promptAnd(answerKey string) ([]chat.Message, error) {
+	for _, key := range []string{"prompt", answerKey} {
 		if !m.isList(key) {
-			return nil, fmt.Errorf("%q must be a list of messages, because the other one of prompt and completion is", m.name(key))
+			return nil, fmt.Errorf("%q must be a list of messages, because the other one of prompt and %s is", m.name(key), answerKey)
 		}
 	}
 	said, err := m.messagesOf("prompt")
@@ -131,9 +134,9 @@ func (m row) promptMessages() ([]chat.Message, error) {
 	for i := range said {
 		said[i].Skip = true
 	}
-	answer, err := m.messagesOf("completion")
+	answer, err := m.messagesOf(answerKey)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", m.name("completion"), err)
+		return nil, fmt.Errorf("%q: %w", m.name(answerKey), err)
 	}
 	return append(said, answer...), nil
 }

@@ -12,12 +12,14 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // documentReader turns lines into documents. It is safe for concurrent use.
 type documentReader struct {
 	*Text
 	names map[string]string // of keys: see config.DocumentFields
+	loss  string            // preference.loss: lines have answers; "": they have documents
 	hint  string            // follows errors about a row
 	mu    sync.Mutex
 	seen  noted
@@ -66,17 +68,42 @@ func (r *documentReader) decides() any {
 		special = append(special, name, r.Talk.Special[name])
 	}
 	ids := func(ids []int32) []int32 { return append([]int32{}, ids...) }
-	return []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before),
+	all := []any{"documents, encoded whole", r.plain, r.Talk.Template, special, ids(r.Talk.Ends), ids(r.Talk.End), ids(r.Talk.Before),
 		ids(r.Talk.After), r.names}
+	if r.loss != "" {
+		all = append(all, "answers", r.loss == stages.KTO)
+	}
+	return all
 }
 
 // columns are the columns of tables that documents can have.
 func (r *documentReader) columns() []string {
 	all := make([]string, 0, len(config.DocumentKeys))
-	for _, key := range config.DocumentKeys {
+	keys := config.DocumentKeys
+	if r.loss != "" {
+		keys = slices.Concat(keys, config.AnswerKeys)
+	}
+	for _, key := range keys {
 		all = append(all, cmp.Or(r.names[key], key))
 	}
 	return append(all, "history") // it is refused
+}
+
+// perLine is the number of documents of a line.
+func (r *documentReader) perLine() int {
+	if r.loss != "" && r.loss != stages.KTO {
+		return 2
+	}
+	return 1
+}
+
+// readInto turns a line into its documents.
+func (r *documentReader) readInto(to []data.Document, line []byte) (err error) {
+	if r.loss != "" {
+		return r.readAnswers(to, line)
+	}
+	to[0], err = r.read(line)
+	return err
 }
 
 // read turns a line into a document.

@@ -84,8 +84,8 @@ func CheckRow(line []byte) error {
 	return m.unknown()
 }
 
-// unknown is the error about a row of no known kind.
-func (m row) unknown() error {
+// found lists the keys of a row.
+func (m row) found() string {
 	keys := make([]string, 0, len(m.members))
 	for key, v := range m.members {
 		name := strictjson.Quote(key)
@@ -95,10 +95,14 @@ func (m row) unknown() error {
 		keys = append(keys, name)
 	}
 	slices.Sort(keys)
-	found := "no keys"
-	if len(keys) > 0 {
-		found = strings.Join(keys[:min(len(keys), 5)], ", ")
+	if len(keys) == 0 {
+		return "no keys"
 	}
+	return strings.Join(keys[:min(len(keys), 5)], ", ")
+}
+
+// unknown is the error about a row of no known kind.
+func (m row) unknown() error {
 	return fmt.Errorf("the object has %s, but needs \"text\", \"prompt\" and \"completion\", \"messages\", \"conversations\", "+
-		"or \"instruction\" and \"output\"; data.fields names keys that are called otherwise", found)
+		"or \"instruction\" and \"output\"; data.fields names keys that are called otherwise", m.found())
 }

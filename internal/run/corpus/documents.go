@@ -11,6 +11,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
@@ -32,7 +33,8 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 	}); err != nil {
 		return nil, err
 	}
-	all, errs := make([]data.Document, len(lines)), make([]error, len(lines))
+	per := r.perLine()
+	all, errs := make([]data.Document, per*len(lines)), make([]error, len(lines))
 	var next atomic.Int64
 	var failed atomic.Bool
 	var workers sync.WaitGroup
@@ -43,10 +45,13 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 				if i >= len(lines) {
 					return
 				}
-				if all[i], errs[i] = r.read(lines[i].text); errs[i] != nil {
+				of := all[per*i : per*(i+1)]
+				if errs[i] = r.readInto(of, lines[i].text); errs[i] != nil {
 					failed.Store(true)
 				}
-				all[i].File, all[i].Row = lines[i].file, lines[i].row
+				for k := range of {
+					of[k].File, of[k].Row = lines[i].file, lines[i].row
+				}
 			}
 		})
 	}
@@ -55,6 +60,9 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s, row %d: %w%s", data.Plain(lines[i].file), lines[i].row, err, r.hint)
 		}
+	}
+	if r.loss == stages.KTO {
+		return withOthersAnswers(all)
 	}
 	return all, nil
 }
@@ -80,6 +88,7 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 	if err != nil {
 		return nil, cfg.Errorf("model.from", "%w", err)
 	}
+	r.loss = cfg.Preference.Loss
 	read := func(key string, files []string, id *data.Identity) (*data.Documents, error) {
 		docs, err := c.documents(files, func(is data.Identity) error {
 			if *id = is; accept == nil {
@@ -105,7 +114,11 @@ func loadDocuments(cfg *config.Config, tok tokenizer.Tokenizer, talk rundir.Talk
 			return nil, err
 		}
 	} else if cfg.HasMainSet() {
-		if train, val, err = splitDocuments(train, cfg.Data.ValFraction); err != nil {
+		split := splitDocuments
+		if r.loss != "" {
+			split = splitAnswers
+		}
+		if train, val, err = split(train, cfg.Data.ValFraction); err != nil {
 			return nil, cfg.Errorf("data.val_fraction", "%w", err)
 		}
 	}
@@ -140,6 +153,10 @@ func allText(docs *data.Documents) bool {
 
 // takeDocuments makes of documents what is trained and validated on.
 func (c *Data) takeDocuments(cfg *config.Config, train, val *data.Documents) (err error) {
+	fit := fit
+	if cfg.Preference.Loss != "" {
+		fit = fitAnswers
+	}
 	texts := allText(train) && (val == nil || allText(val))
 	if cfg.Data.Packing == config.PackSplit && !texts {
 		return notTexts(cfg, train, val)

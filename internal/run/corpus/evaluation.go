@@ -205,6 +205,11 @@ func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
 	if err := json.Unmarshal(b, &state); err != nil {
 		return fmt.Errorf("%s: %s: %w", m.Checkpoint.Dir(), rundir.TrainerFile, err)
 	}
+	if cfg.Preference.Loss != "" {
+		return fmt.Errorf("%w: the run learned from preferences (preference.loss = %q), and metrics.jsonl has the losses of its "+
+			"validations; name the data to evaluate",
+			plan.ErrOptions, cfg.Preference.Loss)
+	}
 	split := cfg.Data.ValSplit
 	switch v := state.FormatVersion; {
 	case v > trainstate.Version:

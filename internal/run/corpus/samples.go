@@ -167,6 +167,9 @@ func feedOf(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed, err
 		return Feed{Source: s, Context: cfg.Model.Context, Windows: s.EvalWindows(), Epoch: c.epoch()}, nil
 	}
 	if c.TrainRecords != nil {
+		if cfg.Preference.Loss != "" {
+			return answerFeed(c, cfg, evalWindows), nil
+		}
 		s := newRecordSource(c, cfg, evalWindows)
 		return Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}, nil
 	}
