@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -25,7 +25,9 @@ func (a *app) newEval() *cobra.Command {
 		Use:   "eval [DIR]",
 		Short: "Compute a trained model's loss on a text",
 		Long: `Compute a trained model's loss, perplexity and bits per byte on a text or on documents.
-Without --data it uses the validation data of the run that trained the model.
+Without --data it uses the validation data of the run that trained the model. If the run has
+[[eval]] sections, it evaluates all validation sets, with a line for each; --eval-set chooses
+one. The set of data.val or data.val_fraction is called val.
 
 The text is cut into windows of the model's context, and every token except the first is
 predicted once. The loss is the mean over the predicted tokens, in nats. Bits per byte is
@@ -46,6 +48,7 @@ each with its standard error.
 
 See also: engine help formats, engine predict (models of samples), engine generate.`,
 		Example: `  engine eval --from runs/run
+  engine eval --from runs/run --eval-set legal
   engine eval --from runs/run/checkpoints/best --data 'books/*.txt' --json
   engine eval --from models/SmolLM2-135M --data chat.jsonl --chat-template chatml --context 256
   engine eval --from runs/run --choices arc.jsonl`,
@@ -62,33 +65,13 @@ See also: engine help formats, engine predict (models of samples), engine genera
 				return a.evalChoices(cmd, troupe.ChoicesOptions{ModelOptions: o.ModelOptions, Data: choices, Context: o.Context, TooLong: o.TooLong},
 					asJSON)
 			}
-			res, err := troupe.Evaluate(cmd.Context(), o)
-			for _, text := range res.Warnings {
-				a.warn(text)
-			}
-			if asJSON && (err == nil || errors.Is(err, troupe.ErrNotFinite)) {
-				return errors.Join(a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)}), err)
-			}
-			if err != nil {
-				return err
-			}
-			if res.Samples {
-				a.printf("loss %.4f%s  %s\n%s, step %d\n", res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"),
-					words.OneLine(res.From), res.Step)
-				return nil
-			}
-			perByte := ""
-			if res.BitsPerByte > 0 {
-				perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
-			}
-			a.printf("loss %.4f  perplexity %s%s  %s\n%s, step %d\n", res.Loss, perplexityText(res.Perplexity), perByte, evaluated(res),
-				words.OneLine(res.From), res.Step)
-			return nil
+			return a.evalSets(cmd.Context(), o, asJSON)
 		}),
 	}
 	modelFlags(cmd, &o.ModelOptions)
 	f := cmd.Flags()
 	f.StringArrayVar(&o.Data, "data", nil, "`file` or quoted pattern to evaluate; repeatable (default: the run's validation data)")
+	f.StringVar(&o.Set, "eval-set", "", "`name` of a validation set of the run to evaluate, as [[eval]] names it (default: all)")
 	f.StringArrayVar(&choices, "choices", nil, "`file` or quoted pattern of multiple-choice items to score; repeatable")
 	f.StringVar(&o.Format, "format", "",
 		"`format` of the data: text, documents, uint16 or uint32 (default: documents for .jsonl, else the run's, else text)")
@@ -111,11 +94,51 @@ See also: engine help formats, engine predict (models of samples), engine genera
 	completeWords(cmd, "microbatch")
 	completeWords(cmd, "context")
 	completeWords(cmd, "field")
+	completeWords(cmd, "eval-set")
 	return cmd
 }
 
 // textFlags are flags that have no effect on multiple-choice items.
-var textFlags = []string{"data", "format", "invalid-utf8", "special-tokens", "field", "microbatch", "chat-template"}
+var textFlags = []string{"data", "eval-set", "format", "invalid-utf8", "special-tokens", "field", "microbatch", "chat-template"}
+
+// evalSets evaluates what the options say, with a line for each result.
+func (a *app) evalSets(ctx context.Context, o troupe.EvalOptions, asJSON bool) error {
+	var last troupe.EvalResult
+	err := troupe.EvaluateSets(ctx, o, func(res troupe.EvalResult) error {
+		for _, text := range res.Warnings {
+			a.warn(text)
+		}
+		switch last = res; {
+		case asJSON:
+			return a.json(evalJSON{res, figure(res.Loss), figure(res.Perplexity)})
+		case math.IsNaN(res.Loss), math.IsInf(res.Loss, 0): // the error says so
+			return nil
+		}
+		a.printf("%s\n", evalLine(res))
+		return nil
+	})
+	if err != nil || asJSON {
+		return err
+	}
+	a.printf("%s, step %d\n", words.OneLine(last.From), last.Step)
+	return nil
+}
+
+// evalLine is the line of a result.
+func evalLine(res troupe.EvalResult) string {
+	set := ""
+	if res.Set != "" {
+		set = res.Set + "  "
+	}
+	if res.Samples {
+		return fmt.Sprintf("%sloss %.4f%s  %s", set, res.Loss, metricsText(res.Metrics), words.Plural(res.Windows, "sample"))
+	}
+	perByte := ""
+	if res.BitsPerByte > 0 {
+		perByte = fmt.Sprintf("  %.4f bits per byte", res.BitsPerByte)
+	}
+	return fmt.Sprintf("%sloss %.4f  perplexity %s%s  %s", set, res.Loss, perplexityText(res.Perplexity), perByte, evaluated(res))
+}
 
 // evalChoices scores multiple-choice items.
 func (a *app) evalChoices(cmd *cobra.Command, o troupe.ChoicesOptions, asJSON bool) error {

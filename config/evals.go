@@ -15,6 +15,18 @@ func (c *Config) HasMainSet() bool {
 	return len(c.Data.Val) > 0 || c.Data.ValFraction > 0 || len(c.Eval) == 0
 }
 
+// EvalSets returns the names of the run's validation sets: MainSet, if the run has it, then those of [[eval]]. The first one decides
+// which checkpoint is the best.
+func (c *Config) EvalSets() (names []string) {
+	if c.HasMainSet() {
+		names = append(names, MainSet)
+	}
+	for _, e := range c.Eval {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
 // resolve sets the keys of the nth [[eval]] whose defaults follow from [data].
 func (e *Eval) resolve(c *Config, nth int) {
 	given := func(name string) bool { return c.IsSet(fmt.Sprintf("eval[%d].%s", nth, name)) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
@@ -18,7 +17,10 @@ import (
 // EvalOptions are the options of Evaluate.
 type EvalOptions struct {
 	ModelOptions
-	Data []string // files or patterns; none: the validation text of the model's run
+	Data []string // files or patterns; none: the validation data of the model's run
+	// Set is the name of a validation set of the run: that of an [[eval]], or config.MainSet. "": the one that decides which checkpoint is
+	// the best, and for EvaluateSets all.
+	Set string
 	// Format is "text", "documents", "uint16" or "uint32"; "": documents for files of JSON lines (.jsonl), else the run's, else text.
 	Format     string
 	Microbatch int // sequences at a time; 0: 4
@@ -53,6 +55,8 @@ type DocumentCounts struct {
 
 // EvalResult is the loss on a text or on samples.
 type EvalResult struct {
+	// Set is the name of the validation set; "": the run has no [[eval]], or files were named.
+	Set        string  `json:"set,omitempty"`
 	Loss       float64 `json:"loss"` // mean over target tokens, in nats
 	Perplexity float64 `json:"perplexity"`
 	// BitsPerByte is the sum of the loss over all targets, in bits, divided by the bytes of their text. Use it to
@@ -75,46 +79,13 @@ type EvalResult struct {
 	From    string             `json:"from"`
 }
 
-// Evaluate computes a model's loss on a text, in consecutive windows. Each
-// token except the first is a target once, and the last window may be shorter. Evaluate runs
-// a forward-only schedule on the actors of training. If the loss is not finite, the error is
-// ErrNotFinite and the result has the loss.
-func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) {
-	if f := o.Format; f != "" && f != "text" && f != "documents" && f != "uint16" && f != "uint32" {
-		return EvalResult{}, fmt.Errorf("%w: unknown format %q; use text, documents, uint16 or uint32", ErrOptions, f)
-	}
-	if w := o.TooLong; w != "" && w != "cut" && w != "refuse" {
-		return EvalResult{}, fmt.Errorf("%w: unknown value %q for too long documents; use cut or refuse", ErrOptions, w)
-	}
-	if s := o.InvalidUTF8; s != "" && s != config.UTF8OrRefuse && s != config.UTF8OrBytes {
-		return EvalResult{}, fmt.Errorf("%w: unknown value %q for text that is not UTF-8; use refuse or bytes", ErrOptions, s)
-	}
-	if s := o.SpecialTokens; s != "" && s != config.SpecialAsTokens && s != config.SpecialAsText {
-		return EvalResult{}, fmt.Errorf("%w: unknown value %q for special tokens; use tokens or text", ErrOptions, s)
-	}
-	m, err := open(o.ModelOptions, false)
-	if err != nil {
-		return EvalResult{}, err
-	}
-	if !m.Shape.Config.Language() {
-		if o.Format != "" {
-			return EvalResult{},
-				errors.Join(fmt.Errorf("%w: the format %q has no effect on this model: its data is read in the format of its run; leave the format out",
-					ErrOptions, o.Format), m.Close())
-		}
-		res, err := evaluateSamples(ctx, m, PredictOptions{ModelOptions: o.ModelOptions, Data: o.Data, Microbatch: max(o.Microbatch, 4)}, nil)
-		return res, errors.Join(err, m.Close())
-	}
-	res, err := evaluateText(ctx, m, o)
-	return res, errors.Join(err, m.Close())
-}
-
+// evaluateText evaluates one text.
 func evaluateText(ctx context.Context, m *trained.Model, o EvalOptions) (res EvalResult, err error) {
 	if o.Context, err = m.Lengthen(o.Context); err != nil {
 		return res, err
 	}
-	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Format: o.Format, TooLong: o.TooLong, InvalidUTF8: o.InvalidUTF8,
-		SpecialTokens: o.SpecialTokens, Fields: o.Fields, Context: o.Context})
+	c, err := corpus.LoadEval(readerOf(m), corpus.EvalOptions{Data: o.Data, Set: o.Set, Format: o.Format, TooLong: o.TooLong,
+		InvalidUTF8: o.InvalidUTF8, SpecialTokens: o.SpecialTokens, Fields: o.Fields, Context: o.Context})
 	if err != nil {
 		return res, plan.AsSetup(err)
 	}

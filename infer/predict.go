@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/trained"
@@ -52,30 +53,56 @@ func Predict(ctx context.Context, o PredictOptions, emit func(Prediction) error)
 	if o.Microbatch <= 0 {
 		o.Microbatch = 64
 	}
-	res, err := evaluateSamples(ctx, m, o, emit)
+	res, err := predict(ctx, m, o, emit)
 	return res, errors.Join(err, m.Close())
 }
 
-// evaluateSamples is Evaluate for a model of samples; emit may be nil.
-func evaluateSamples(ctx context.Context, m *trained.Model, o PredictOptions, emit func(Prediction) error) (res EvalResult, err error) {
-	c, cfg, err := corpus.LoadSamples(readerOf(m), o.Data)
+func predict(ctx context.Context, m *trained.Model, o PredictOptions, emit func(Prediction) error) (res EvalResult, err error) {
+	s, err := openSamples(m, o.Data)
 	if err != nil {
-		return res, plan.AsSetup(err)
+		return res, err
 	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	src, err := c.ForwardFeed(cfg)
+	defer func() { err = errors.Join(err, s.data.Close()) }()
+	return s.evaluate(ctx, "", o.Microbatch, emit)
+}
+
+// sampleData are the samples of a model that is not a language model.
+type sampleData struct {
+	model *trained.Model
+	data  *corpus.Data
+	run   *config.Config // of the model
+	named bool           // data are named files, which have no sets
+}
+
+func openSamples(m *trained.Model, files []string) (*sampleData, error) {
+	c, cfg, err := corpus.LoadSamples(readerOf(m), files)
+	if err != nil {
+		return nil, plan.AsSetup(err)
+	}
+	return &sampleData{m, c, cfg, len(files) > 0}, nil
+}
+
+// evaluate is Evaluate for a validation set; emit may be nil.
+func (s *sampleData) evaluate(ctx context.Context, set string, microbatch int, emit func(Prediction) error) (res EvalResult, err error) {
+	c, m := s.data, s.model
+	if !s.named {
+		if c, err = c.OfSet(s.run, set); err != nil {
+			return res, plan.AsSetup(err)
+		}
+	}
+	src, err := c.ForwardFeed(s.run)
 	if err != nil {
 		return res, plan.AsSetup(err)
 	}
 	if src.Windows == 0 {
 		return res, &SetupError{Err: fmt.Errorf("%w: the run of %s had no validation data; name files", ErrOptions, m.Checkpoint.Dir())}
 	}
-	loss, metrics, err := forwardOn(ctx, m, src, o.Microbatch, emit)
+	loss, metrics, err := forwardOn(ctx, m, src, microbatch, emit)
 	if err != nil {
 		return res, err
 	}
 	res = EvalResult{Loss: loss, Perplexity: math.Exp(loss), Tokens: int64(src.Windows) * int64(src.Context), Windows: src.Windows,
-		Metrics: metrics, Samples: !cfg.Text(), Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
+		Metrics: metrics, Samples: !s.run.Text(), Step: m.Checkpoint.Step(), From: m.Checkpoint.Dir()}
 	return res, checkFinite(m, loss)
 }
 

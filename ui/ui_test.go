@@ -707,3 +707,17 @@ func TestSetup(t *testing.T) {
 		}
 	}
 }
+
+// TestSets: the page gets the loss of each validation set.
+func TestSets(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "one", "metrics.jsonl"), `{"step":1,"loss":3,"val_loss":2.5,"val_losses":{"legal":2.5,"support":4.75}}`+"\n"+
+		`{"step":2,"loss":3,"val_loss":2.25,"val_losses":{"legal":2.25,"support":4.5}}`+"\n")
+	s := server(t, ui.Options{}, dir)
+	w := do(s, request("GET", "/api/runs/"+ids(t, s)["one"]+"/curves?names=val_losses.legal,val_losses.support", ""))
+	for _, part := range []string{`"val_losses.legal"`, `"val_losses.support"`, "4.75", "4.5", "2.25"} {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), part) {
+			t.Errorf("%d %.900s lacks %s", w.Code, w.Body, part)
+		}
+	}
+}

@@ -21,23 +21,15 @@ const (
 // EvalKey is the key of the files of an [[eval]], counted from 0.
 func EvalKey(i int) string { return fmt.Sprintf("eval[%d].files", i+1) }
 
-// EvalFiles returns the files of all [[eval]] sections.
-func EvalFiles(cfg *config.Config) (all []string, err error) {
+// HeldOut divides files of samples to train on into those to train on and those that an [[eval]] of the configuration names, too.
+func HeldOut(cfg *config.Config, train []string) (rest, both []string, err error) {
+	var held []string
 	for i, e := range cfg.Eval {
 		files, err := data.Files(e.Files)
 		if err != nil {
-			return nil, cfg.Errorf(EvalKey(i), "%w", err)
+			return nil, nil, cfg.Errorf(EvalKey(i), "%w", err)
 		}
-		all = append(all, files...)
-	}
-	return all, nil
-}
-
-// HeldOut divides files of data.train into those to train on and those that an [[eval]] of the configuration names, too.
-func HeldOut(cfg *config.Config, train []string) (rest, both []string, err error) {
-	held, err := EvalFiles(cfg)
-	if err != nil {
-		return nil, nil, err
+		held = append(held, files...)
 	}
 	if rest, both, err = data.Exclude(train, held); err != nil {
 		err = cfg.Errorf("data.train", "%w", err)

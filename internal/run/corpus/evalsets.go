@@ -37,7 +37,7 @@ func (c *Data) loadEvalSets(cfg *config.Config, talk rundir.Talk, accept Accept)
 			return accept(identityKey(e.Name), id)
 		})
 		if err != nil {
-			return cfg.Errorf(plan.EvalKey(i), "%w", err)
+			return failed(cfg, plan.EvalKey(i), err)
 		}
 		for _, warning := range append(leftOut(plan.EvalKey(i), e.Files, nil), set.Data.Warnings...) {
 			if accept == nil { // else the run's start has said it
@@ -61,11 +61,7 @@ func (s EvalSet) load(of *Data, cfg *config.Config, talk rundir.Talk, accept fun
 	if !cfg.Text() {
 		return s.loadSamples(of, cfg, accept)
 	}
-	names, _, err := expand(cfg, cfg.Data.Train, cfg.Data.EvalSplit, false)
-	if err != nil {
-		return err
-	}
-	files, err := data.Files(names)
+	files, err := filesOfSet(cfg, cfg.Data.Train)
 	if err != nil {
 		return unreadable(err)
 	}

@@ -1,7 +1,6 @@
 package corpus
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
-	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -30,7 +28,8 @@ type Model struct {
 
 // EvalOptions say which text to evaluate and how to read it. "" means as in the model's run.
 type EvalOptions struct {
-	Data          []string // files or globs; none: the validation text of the run that the model is from
+	Data          []string // files or globs; none: a validation set of the run that the model is from
+	Set           string   // the name of the set; "": the one that decides which checkpoint is the best
 	Format        string
 	TooLong       string // "": "cut"
 	InvalidUTF8   string
@@ -113,11 +112,7 @@ func (m Model) reading(o EvalOptions, cfg *config.Config) (r reading, err error)
 
 // namedFiles finds files of documents: of a dataset those of a split to validate on.
 func namedFiles(patterns []string) ([]string, error) {
-	names, _, err := expand(&config.Config{Data: config.Data{Format: "documents", Split: data.SplitTrain}}, patterns, "", false)
-	if err != nil {
-		return nil, err
-	}
-	return data.Files(names)
+	return filesOfSet(&config.Config{Data: config.Data{Format: "documents", Split: data.SplitTrain}}, patterns)
 }
 
 // jsonLines reports whether all files that patterns match are JSON lines by their names.
@@ -141,7 +136,13 @@ func LoadEval(m Model, o EvalOptions) (_ *Data, err error) {
 	if cfg == nil && len(o.Data) == 0 {
 		return nil, fmt.Errorf("%s has no run configuration, so its validation text is not known; name a text", m.Checkpoint.Dir())
 	}
-	how, err := m.reading(o, cfg)
+	nth := -1
+	if len(o.Data) == 0 {
+		if nth, err = setNumber(cfg, o.Set); err != nil {
+			return nil, err
+		}
+	}
+	how, err := m.reading(o, setConfig(cfg, nth))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func LoadEval(m Model, o EvalOptions) (_ *Data, err error) {
 		}
 	}()
 	if len(o.Data) == 0 {
-		err = m.validationText(c, cfg, how)
+		err = m.validationText(c, cfg, nth, how)
 	} else {
 		err = m.namedText(c, o.Data, how)
 	}
@@ -193,87 +194,6 @@ func (m Model) namedText(c *Data, names []string, how reading) error {
 		c.Val, err = c.read(how, files, nil)
 	}
 	return unreadable(err)
-}
-
-// validationText opens the validation text of the model's run, as the run read it.
-func (m Model) validationText(c *Data, cfg *config.Config, how reading) error {
-	b, err := m.Checkpoint.File(rundir.TrainerFile)
-	if err != nil {
-		return err
-	}
-	var state trainstate.State
-	if err := json.Unmarshal(b, &state); err != nil {
-		return fmt.Errorf("%s: %s: %w", m.Checkpoint.Dir(), rundir.TrainerFile, err)
-	}
-	if cfg.Preference.Loss != "" {
-		return fmt.Errorf("%w: the run learned from preferences (preference.loss = %q), and metrics.jsonl has the losses of its "+
-			"validations; name the data to evaluate",
-			plan.ErrOptions, cfg.Preference.Loss)
-	}
-	split := cfg.Data.ValSplit
-	switch v := state.FormatVersion; {
-	case v > trainstate.Version:
-		return fmt.Errorf("%s: %w", m.Checkpoint.Dir(), rundir.TooNew(v))
-	case v == 1: // it split off the tail and did not identify its data
-		split = data.Tail
-	}
-	key, names, was := "data.val", cfg.Data.Val, state.Data.Val
-	switch {
-	case !cfg.HasMainSet():
-		key, names, was = plan.EvalKey(0), cfg.Eval[0].Files, nil
-		if id, ok := state.Data.Evals[cfg.Eval[0].Name]; ok {
-			was = &id
-		}
-		of := readingOf(configOf(cfg, cfg.Eval[0]), m.Tokenizer)
-		how.format, how.idBytes, how.fields = of.format, of.idBytes, of.fields
-	case len(names) == 0 && cfg.Documents(): // a dataset may have a split to validate on
-		train, val, _, err := Files(cfg)
-		switch {
-		case err != nil:
-			return err
-		case len(val) > 0:
-			key, names = "data.val", val
-		case cfg.Data.Stream || len(cfg.Data.Source) > 0:
-			return fmt.Errorf("%w: the run validates on a part of a stream, or of several sources, which cannot be read again alone; name the data to evaluate",
-				plan.ErrOptions)
-		default:
-			key, names, was = "data.train", train, &state.Data.Train
-		}
-	case len(names) == 0:
-		key, names, was = "data.train", cfg.Data.Train, &state.Data.Train
-	case cfg.Documents():
-		if names, _, err = expand(cfg, names, cfg.Data.EvalSplit, false); err != nil {
-			return cfg.Errorf(key, "%w", err)
-		}
-	}
-	files, err := data.Files(names)
-	if err != nil {
-		return cfg.Errorf(key, "%w", unreadable(err))
-	}
-	var accept func(is data.Identity) error
-	if state.FormatVersion != 1 && was != nil {
-		accept = func(is data.Identity) error {
-			if d := was.Difference(is); d != "" {
-				return fmt.Errorf("the validation text of the run has changed (%s); restore it, or name the text to evaluate", d)
-			}
-			return nil
-		}
-	}
-	if how.documents() {
-		fraction := 0.0 // all of data.val
-		if key == "data.train" && accept != nil {
-			fraction = cfg.Data.ValFraction
-		}
-		return m.documents(c, how, files, accept, fraction)
-	}
-	corpus, err := c.read(how, files, accept)
-	if err != nil {
-		return cfg.Errorf(key, "%w", err)
-	}
-	if c.Val = corpus; key == "data.train" {
-		_, c.Val, err = data.Split(corpus, split, cfg.Data.ValFraction)
-	}
-	return err
 }
 
 // documents reads documents to evaluate: all of the files, or if fraction is not 0 those that a run validates on.
@@ -332,7 +252,7 @@ func (c *Data) EvalFeed(context int) (f Feed, targets int64) {
 }
 
 // LoadSamples opens samples for a model and returns the configuration of the model's run. The files are
-// read like those of the run; without files, it opens the run's validation data.
+// read like those of the run; without files, it opens the run's validation data. OfSet returns each of its sets.
 func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
 	cfg, err := StoredConfig(m.Checkpoint)
 	if err == nil && cfg == nil {
@@ -351,12 +271,6 @@ func LoadSamples(m Model, files []string) (*Data, *config.Config, error) {
 	}
 	if c.Fields != nil {
 		err = plan.SameFields(m.Config.Fields, c.Fields)
-	}
-	if !cfg.HasMainSet() { // the set that decided which checkpoint is the best
-		c.Val = c.Sets[0].Data.Val
-		if c.Samples != nil {
-			c.Samples.Val = c.Sets[0].Data.Samples.Val
-		}
 	}
 	if err != nil {
 		return nil, cfg, errors.Join(fmt.Errorf("%s: %w", m.Checkpoint.Dir(), err), c.Close())

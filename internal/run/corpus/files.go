@@ -2,7 +2,6 @@ package corpus
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/troupe-ml/troupe/config"
@@ -35,13 +34,13 @@ func findFiles(cfg *config.Config) (f found, err error) {
 	var names [][]string // of each part, with links to the same files
 	var splits []string  // to validate on, of folders to train on
 	add := func(key, name string, weight float64, patterns []string) {
-		train, val, err := expand(cfg, patterns, cfg.Data.Split, true)
+		train, val, err := trainSplit(cfg, patterns)
 		var files data.Found
 		if err == nil {
 			files, err = data.Find(train)
 		}
 		if err != nil {
-			errs = append(errs, cfg.Errorf(key, "%w", unreadable(err)))
+			errs = append(errs, failed(cfg, key, err))
 		}
 		f.parts, splits = append(f.parts, &part{name: name, weight: weight, files: files.Files}), append(splits, val...)
 		names = append(names, files.All())
@@ -55,24 +54,25 @@ func findFiles(cfg *config.Config) (f found, err error) {
 	valKey := "data.val"
 	patterns := cfg.Data.Val
 	if len(patterns) > 0 {
-		patterns, _, err = expand(cfg, patterns, cfg.Data.EvalSplit, false)
-	} else if len(splits) > 0 && (cfg.Data.EvalSplit != "" || !cfg.IsSet("data.val_fraction")) {
-		valKey, patterns = "data.train", splits
-	}
-	if len(patterns) > 0 && err == nil {
-		f.val, err = data.Files(patterns)
+		f.val, err = filesOfSet(cfg, patterns)
+	} else if len(splits) > 0 {
+		valKey = "data.train"
+		f.val, err = data.Files(splits)
 	}
 	if err != nil {
-		errs = append(errs, cfg.Errorf(valKey, "%w", unreadable(err)))
+		errs = append(errs, failed(cfg, valKey, err))
+	}
+	held := f.val
+	for i, e := range cfg.Eval {
+		files, err := filesOfSet(configOf(cfg, e), e.Files)
+		if err != nil {
+			errs = append(errs, failed(cfg, plan.EvalKey(i), err))
+		}
+		held = slices.Concat(held, files)
 	}
 	if len(errs) > 0 {
-		return f, errors.Join(errs...)
+		return f, joinOnce(errs)
 	}
-	evals, err := plan.EvalFiles(cfg)
-	if err != nil {
-		return f, unreadable(err)
-	}
-	held := slices.Concat(f.val, evals)
 	for i, p := range f.parts {
 		key := "data.train"
 		if p.name != "" {
@@ -90,59 +90,111 @@ func findFiles(cfg *config.Config) (f found, err error) {
 	return f, nil
 }
 
-// expand replaces each folder that is laid out like a dataset by the files of a split. val are the files of its split to validate on. An
-// empty split stands for that one, or for all files if there is none.
-func expand(cfg *config.Config, patterns []string, split string, training bool) (files, val []string, err error) {
+// failed returns an error of a key, unless it is one of another key, such as data.eval_split.
+func failed(cfg *config.Config, key string, err error) error {
+	if of := new(config.Error); errors.As(err, &of) {
+		return err
+	}
+	return cfg.Errorf(key, "%w", unreadable(err))
+}
+
+// joinOnce joins errors, each text once: several folders may lack the same split.
+func joinOnce(errs []error) error {
+	said := make(map[string]bool)
+	return errors.Join(slices.DeleteFunc(errs, func(err error) bool {
+		was := said[err.Error()]
+		said[err.Error()] = true
+		return was
+	})...)
+}
+
+// trainSplit replaces each folder that is laid out like a dataset by the files of data.split. val are the files of the folders' splits to
+// validate on, if they are the main validation set.
+func trainSplit(cfg *config.Config, patterns []string) (files, val []string, err error) {
 	if !cfg.Documents() {
 		return patterns, nil, nil
 	}
+	validates := len(cfg.Data.Val) == 0 && cfg.HasMainSet() && (cfg.Data.EvalSplit != "" || !cfg.IsSet("data.val_fraction"))
 	for _, p := range patterns {
-		d, err := data.FindDataset(p, cfg.Data.Subset)
+		d, err := findDataset(cfg, p)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case d != nil:
+		case cfg.IsSet("data.split") && cfg.Data.Split != data.SplitTrain:
+			return nil, nil, cfg.Errorf("data.split", "%q, but %s is not a folder with splits: the names of its files name none",
+				cfg.Data.Split, data.Plain(p))
+		default:
+			files = append(files, p)
+			continue
+		}
+		mine, err := d.Split(cfg.Data.Split)
+		if err != nil && cfg.IsSet("data.split") {
+			err = cfg.Errorf("data.split", "%w", err)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
-		if d == nil {
-			if training && cfg.IsSet("data.split") && cfg.Data.Split != data.SplitTrain {
-				return nil, nil, fmt.Errorf("data.split = %q, but %s is not a folder with splits: the names of its files name none", cfg.Data.Split,
-					data.Plain(p))
-			}
-			files = append(files, p)
+		if files = append(files, mine...); !validates {
 			continue
 		}
 		of, err := evalSplit(cfg, d)
 		if err != nil {
 			return nil, nil, err
 		}
-		if training {
-			mine, err := d.Split(split)
-			if err != nil {
-				return nil, nil, err
-			}
-			files, val = append(files, mine...), append(val, of...)
-			continue
-		}
-		if of == nil {
-			for _, name := range []string{data.SplitTest, data.SplitTrain} {
-				if of = d.Splits[name]; of != nil {
-					break
-				}
-			}
-		}
-		files = append(files, of...)
+		val = append(val, of...)
 	}
 	return files, val, nil
+}
+
+// filesOfSet returns the files of a validation set. Of a folder that is laid out like a dataset they are those of its split to validate
+// on: evalSplit, else the one named test, else train.
+func filesOfSet(cfg *config.Config, patterns []string) ([]string, error) {
+	if !cfg.Documents() {
+		return data.Files(patterns)
+	}
+	var names []string
+	for _, p := range patterns {
+		d, err := findDataset(cfg, p)
+		if err != nil {
+			return nil, err
+		}
+		if d == nil {
+			names = append(names, p)
+			continue
+		}
+		of, err := evalSplit(cfg, d)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range []string{data.SplitTest, data.SplitTrain} {
+			if of == nil {
+				of = d.Splits[name]
+			}
+		}
+		names = append(names, of...)
+	}
+	return data.Files(names)
+}
+
+// findDataset is data.FindDataset with the configuration's subset.
+func findDataset(cfg *config.Config, dir string) (*data.Dataset, error) {
+	return data.FindDataset(dir, cfg.Data.Subset)
 }
 
 // evalSplit returns the files of the split to validate on: data.eval_split, or the one named validation, if there is one.
 func evalSplit(cfg *config.Config, d *data.Dataset) ([]string, error) {
 	if cfg.Data.EvalSplit != "" {
-		return d.Split(cfg.Data.EvalSplit)
+		files, err := d.Split(cfg.Data.EvalSplit)
+		if err != nil {
+			err = cfg.Errorf("data.eval_split", "%w", err)
+		}
+		return files, err
 	}
-	files := d.Splits[data.SplitValidation]
 	if cfg.Data.Split == data.SplitValidation {
 		return nil, nil
 	}
-	return slices.Clone(files), nil
+	return d.Splits[data.SplitValidation], nil
 }
 
 // findParts returns the parts of the data with their files, and the files to validate on.
