@@ -17,11 +17,11 @@ import (
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
-// loadPlanned reads a config to plan for. A language model's data need not exist, since only sizes matter.
-// Other families need their data, for the fields of a sample.
+// loadPlanned reads a config to plan for. A language model's data need not exist, since only sizes matter, and whether it is documents,
+// whose microbatches differ in length. Other families need their data, for the fields of a sample.
 func loadPlanned(path string, sets []string) (*config.Config, error) {
 	plain, err := loadConfig(path, sets)
-	if err == nil && !plain.Language() {
+	if err == nil && (!plain.Language() || plain.Documents()) {
 		return plain, nil
 	}
 	sized, sizedErr := loadConfig(path, append(append([]string{}, sets...), bench.SizesOnly...))

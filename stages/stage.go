@@ -56,6 +56,9 @@ type Options struct {
 	// single microbatch, whose activations are freed as its gradients are created. It changes no
 	// bit. It is only for memory that the host can address.
 	BriefGrads bool
+	// JoinMemory lets memory that was freed in one size serve another (tensorops.Pool.Join), as BriefGrads does. It saves
+	// memory if microbatches differ in length. It changes no bit, and is only for memory that the host can address.
+	JoinMemory bool
 	// MemoryBytes limits the stage's pool of memory: before it grows beyond the limit, it releases
 	// free memory; 0: no limit.
 	MemoryBytes int64
@@ -245,7 +248,7 @@ func (s *Stage) allocate() error {
 	}
 	types, inOut := s.weightTypes(), s.inOuts()
 	if pool, ok := s.stream.Arena().(*tensorops.Pool); ok {
-		if s.opts.BriefGrads {
+		if s.opts.BriefGrads || s.opts.JoinMemory {
 			pool.Join()
 		}
 		if s.opts.MemoryBytes > 0 {

@@ -8,7 +8,7 @@ import (
 // slabs is how a pool keeps large buffers after Join. They are cut from slabs, and joined with
 // their free neighbors when they return, so that memory freed in one size serves another. A
 // training step has few sizes, for which classes waste nothing; but if gradients reuse the memory
-// of activations, the sizes differ.
+// of activations, or if the microbatches differ in length, the sizes differ.
 //
 // The pool's memory.mu guards it.
 type slabs struct {

@@ -99,10 +99,17 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	o.BriefGrads = !gpu && p.grid.Size(grid.Data) == 1 && c.Batch.Sequences <= c.Batch.Microbatch && !c.Pipeline.PostValidation
 	if !gpu { // a GPU needs the same addresses in every step, for its graphs
 		o.MemoryBytes = p.limitBytes()
+		o.JoinMemory = lengthsDiffer(c)
 	}
 	o.Copies = o.BF16 && gpu
 	o.LowBias = o.Copies
 	return o
+}
+
+// lengthsDiffer reports whether microbatches may differ in length. Without Options.JoinMemory a run keeps memory of each length, which can
+// be several times what the longest one needs, the one that a forecast records.
+func lengthsDiffer(c *config.Config) bool {
+	return c.Documents() && c.Data.Packing != config.PackSplit || len(c.Data.Varying) > 0
 }
 
 // New resolves a configuration and checks everything that needs no data. vocab is the size of the vocabulary. from is the
