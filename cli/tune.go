@@ -45,8 +45,8 @@ machine's memory.
 
 The config is config.toml in the run's folder. To change it, write it with --dry-run and
 train with engine run. A key of --set is not chosen: --set model.context=512 sets the
-context, --set adapter.rank=8 trains adapters of rank 8. If the folder has a run, nothing is
-changed; engine run DIR resumes it.
+context, --set adapter.rank=8 trains adapters of rank 8, --set adapter.rank=0 all weights. If
+the folder has a run, nothing is changed; engine run DIR resumes it.
 
 See also: engine init, engine run, engine plan.`,
 		Example: `  engine tune models/SmolLM2-135M-Instruct chat.jsonl
@@ -91,7 +91,15 @@ func (a *app) tune(ctx context.Context, model string, data []string, o tuneFlags
 	if o.steps > 0 {
 		p.SetSteps(o.steps)
 	}
-	choice, err := chooseTuning(ctx, p, o.sets)
+	sets, all := fit.AllWeights(o.sets)
+	early, parseErr := config.Parse(defaultConfig, config.Outline(nil, p.Settings), sets, os.LookupEnv)
+	if parseErr == nil && !o.dryRun { // choosing takes a while
+		if err := refuseRun(early.Run.Out); err != nil {
+			return err
+		}
+	}
+	choice, err := chooseTuning(ctx, fit.Options{Proposal: p, Sets: sets, AllWeights: all, Env: os.LookupEnv, Free: device.HostFreeBytes()},
+		early)
 	if err != nil {
 		return &troupe.SetupError{Err: err}
 	}
@@ -104,9 +112,8 @@ func (a *app) tune(ctx context.Context, model string, data []string, o tuneFlags
 		_, _ = a.programs().Write(text) // run reports the error, if any
 		return nil
 	}
-	if isRun(cfg.Run.Out) {
-		return &troupe.SetupError{Err: fmt.Errorf("%w %s: it has a run already; resume it with engine run %s, or give another folder with --dir",
-			troupe.ErrOutput, cfg.Run.Out, shellWord(cfg.Run.Out))}
+	if err := refuseRun(cfg.Run.Out); err != nil {
+		return err
 	}
 	if !o.quiet {
 		a.printf("data: %s\n", words.OneLine(p.About))
@@ -123,12 +130,20 @@ func (a *app) tune(ctx context.Context, model string, data []string, o tuneFlags
 	return nil
 }
 
-// chooseTuning chooses how to tune in the memory of this machine, or of its GPU.
-func chooseTuning(ctx context.Context, p *propose.Proposal, sets []string) (*fit.Choice, error) {
-	o := fit.Options{Proposal: p, Sets: sets, Env: os.LookupEnv, Free: device.HostFreeBytes()}
-	c, err := config.Parse(defaultConfig, config.Outline(nil, p.Settings), sets, os.LookupEnv)
-	if err != nil {
-		return fit.Choose(o) // with adapters, the keys may be valid
+// refuseRun returns an error if a folder has a run.
+func refuseRun(dir string) error {
+	if !isRun(dir) {
+		return nil
+	}
+	return &troupe.SetupError{Err: fmt.Errorf("%w %s: it has a run already; resume it with engine run %s, or give another folder with --dir",
+		troupe.ErrOutput, dir, shellWord(dir))}
+}
+
+// chooseTuning chooses how to tune in the memory of this machine, or of its GPU. c is the proposal; nil: its keys are only valid with
+// adapters.
+func chooseTuning(ctx context.Context, o fit.Options, c *config.Config) (*fit.Choice, error) {
+	if c == nil {
+		return fit.Choose(o)
 	}
 	if o.GPU, _ = device.ResolveAuto(ctx, c, false); o.GPU {
 		whole, err := plan.Resolve(c.WithAutoGPU(true), nil)

@@ -23,6 +23,8 @@ type Options struct {
 	Env      func(string) (string, bool)
 	Free     int64 // bytes that the run may take; 0: not known
 	GPU      bool  // the device "auto" is a GPU, and Free is its memory
+
+	AllWeights bool // without adapters
 }
 
 // Choice is the configuration to run.
@@ -69,7 +71,7 @@ func choose(o Options, f forecast) (*Choice, error) {
 	s := &search{Options: o, forecast: f, never: make(map[string]bool)}
 	for _, context := range contexts(intOf(o.Proposal.Settings, "model.context")) {
 		for _, m := range methods() {
-			if s.never[m.name] {
+			if s.never[m.name] || s.AllWeights && m.adapter {
 				continue
 			}
 			all := s.options(m, context)
@@ -144,8 +146,8 @@ func (s *search) try(all []option) (*Choice, error) {
 // programs of the machine or the control group take memory, too, while the run does.
 const keptShare = 0.9
 
-// bounded returns an option with a limit of its tensors, as far as that is not set. Microbatches differ in length, and without
-// a limit a run keeps memory of all their sizes for reuse: more than the longest microbatch needs, which is what is forecast.
+// bounded returns an option with a limit of its tensors, as far as that is not set: before a run exceeds it, it frees what it keeps for
+// reuse. Microbatches may take a little more than the longest one alone, which is what is forecast.
 func (s *search) bounded(o option, n Need) (*config.Config, []config.Setting) {
 	c := o.config
 	if s.Free == 0 || s.limit > 0 || s.GPU || c.Pipeline.Stages*c.Parallel.Data*c.Parallel.Context*slices.Max(c.Parallel.Tensor) > 1 {

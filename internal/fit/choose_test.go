@@ -66,6 +66,8 @@ func TestChoose(t *testing.T) {
 		{"nothing", 300, nil, "300.0 MiB are free; the smallest option needs about", ""},
 		{"a context that is set", 367, []string{"model.context=512"}, "367.0 MiB are free; the smallest option needs about", ""},
 		{"a rank that is set", 6000, []string{"adapter.rank = 4"}, "adapters, context 512, microbatch 4", ""},
+		{"a rank of 0", 6000, []string{"adapter.rank=4", "adapter.rank = 0"}, "all weights, context 512, microbatch 4", ""},
+		{"a rank of 0 that does not fit", 4000, []string{"adapter.rank=0"}, "the smallest option needs about 4.3 GiB (all weights, ", ""},
 		{"a type that is set", 6000, []string{"model.frozen_dtype=nf4"}, "adapters, base in 4 bits, context 512, microbatch 4", ""},
 		{"a microbatch that is set", 5000, []string{"batch.microbatch=8"}, "all weights, context 512, microbatch 8, recomputation", ""},
 		{"a limit of tensors", 6000, []string{"device.memory_gib=1"}, "adapters, context 512, microbatch 1", "too large: all weights"},
@@ -73,7 +75,8 @@ func TestChoose(t *testing.T) {
 		{"a mistake", 6000, []string{"model.contxt=5"}, "model.contxt", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := choose(Options{Proposal: proposal(), Sets: tt.sets, Env: os.LookupEnv, Free: tt.free * mib}, modelled)
+			sets, all := AllWeights(tt.sets)
+			c, err := choose(Options{Proposal: proposal(), Sets: sets, Env: os.LookupEnv, Free: tt.free * mib, AllWeights: all}, modelled)
 			if err != nil {
 				if !strings.Contains(err.Error(), tt.want) {
 					t.Fatalf("error %v, want %q", err, tt.want)

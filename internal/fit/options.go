@@ -2,6 +2,8 @@ package fit
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/troupe-ml/troupe/config"
 )
@@ -36,6 +38,20 @@ func methods() []method {
 		{name: "adapters, base in 4 bits", adapter: true, frozen: config.FrozenNF4, settings: adapter(config.Setting{Key: "model.frozen_dtype",
 			Value: config.FrozenNF4, Note: "The base's linear layers in 4 bits, as QLoRA has them"})},
 	}
+}
+
+// AllWeights takes adapter.rank=0 out of the values of --set. It means that all weights are trained, which no key of a configuration says.
+func AllWeights(sets []string) (rest []string, all bool) {
+	isRank := func(set string) bool { return keyOf(set) == "adapter.rank" }
+	for _, set := range sets {
+		if _, value, _ := strings.Cut(set, "="); isRank(set) { // the last one counts
+			all = strings.TrimSpace(value) == "0"
+		}
+	}
+	if !all {
+		return sets, false
+	}
+	return slices.DeleteFunc(slices.Clone(sets), isRank), true
 }
 
 // is reports whether a configuration trains by this method.
