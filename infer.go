@@ -23,6 +23,8 @@ type (
 	Generator = infer.Generator
 	// Batch is an open model that generates several texts at once, for any number of callers.
 	Batch = infer.Batch
+	// Generated is a text of Batch.GenerateAll and Snapshot.GenerateAll: its Index, Text, Report and Err.
+	Generated = infer.Generated
 	// BatchOptions bound a Batch.
 	BatchOptions = infer.BatchOptions
 	// BatchStats counts the texts of a Batch.
@@ -76,6 +78,11 @@ func OpenBatch(o ModelOptions, of BatchOptions) (*Batch, error) { return infer.O
 
 // Evaluate computes a model's loss on a text: see infer.Evaluate.
 func Evaluate(ctx context.Context, o EvalOptions) (EvalResult, error) { return infer.Evaluate(ctx, o) }
+
+// EvaluateSets computes a model's loss on each validation set of its run: see infer.EvaluateSets.
+func EvaluateSets(ctx context.Context, o EvalOptions, emit func(EvalResult) error) error {
+	return infer.EvaluateSets(ctx, o, emit)
+}
 
 // EvaluateChoices scores multiple-choice items: see infer.EvaluateChoices.
 func EvaluateChoices(ctx context.Context, o ChoicesOptions) (ChoicesResult, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"sync"
 	"time"
 
@@ -82,8 +83,19 @@ func (r *Run) Snapshot(ctx context.Context, o SnapshotOptions) (*Snapshot, error
 // Step returns the step at whose end the weights were copied; 0: before the first step.
 func (s *Snapshot) Step() int64 { return s.w.step }
 
-// Generate generates text with the snapshot, as the function Generate does.
+// Generate generates text with the snapshot, as the function Generate does, together with the texts of other callers.
 func (s *Snapshot) Generate(ctx context.Context, o TextOptions, emit func(text []byte) error) error {
+	return s.use(func(b *infer.Batch) error { return b.Generate(ctx, o, emit) })
+}
+
+// GenerateAll generates a text for each of the options with the snapshot, several at once: see infer.Batch.GenerateAll. slices.Values
+// turns a slice of options into a sequence.
+func (s *Snapshot) GenerateAll(ctx context.Context, texts iter.Seq[TextOptions], emit func(Generated) error) error {
+	return s.use(func(b *infer.Batch) error { return b.GenerateAll(ctx, texts, emit) })
+}
+
+// use calls a function with the batch of the snapshot, which stays open meanwhile.
+func (s *Snapshot) use(f func(*infer.Batch) error) error {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -91,7 +103,11 @@ func (s *Snapshot) Generate(ctx context.Context, o TextOptions, emit func(text [
 	}
 	s.w.share()
 	s.mu.Unlock()
-	return errors.Join(s.w.generate(ctx, o, emit), s.w.release())
+	b, err := s.w.texts()
+	if err == nil {
+		err = f(b)
+	}
+	return errors.Join(err, s.w.release())
 }
 
 // closedSnapshot is the error about the use of a closed snapshot; it holds its step. errors.Is finds os.ErrClosed in it.
@@ -137,17 +153,14 @@ func (w *weightsAt) share() {
 // release drops a reference. The newest weights stay for a while.
 func (w *weightsAt) release() error { return w.home.release(w) }
 
-// generate generates a text together with those of other callers.
-func (w *weightsAt) generate(ctx context.Context, o TextOptions, emit func(text []byte) error) (err error) {
+// texts returns the batch of all callers.
+func (w *weightsAt) texts() (_ *infer.Batch, err error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.batch == nil {
 		w.batch, err = infer.BatchOf(w.model, BatchOptions{Texts: snapshotTexts, Waiting: infer.LimitWaiting})
 	}
-	w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return w.batch.Generate(ctx, o, emit)
+	return w.batch, err
 }
 
 // close frees the weights. No text is being generated.

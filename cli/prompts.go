@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"strings"
 	"sync"
@@ -27,6 +28,39 @@ type promptFile struct {
 	at    int
 	chat  *talking // with --chat
 	tools json.RawMessage
+	bad   error // why no further line was read, once all returned by all are generated
+
+	mu    sync.Mutex
+	texts []int // lines of the prompts
+}
+
+// all returns the options of the texts of a file, up to its first error. One goroutine may read them.
+func (p *promptFile) all(o troupe.TextOptions) iter.Seq[troupe.TextOptions] {
+	return func(yield func(troupe.TextOptions) bool) {
+		for {
+			of, err := p.next(o)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				p.bad = p.fail(p.at, err)
+				return
+			}
+			p.mu.Lock()
+			p.texts = append(p.texts, p.at)
+			p.mu.Unlock()
+			if !yield(of) {
+				return
+			}
+		}
+	}
+}
+
+// line returns the line of a prompt.
+func (p *promptFile) line(text int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.texts[text]
 }
 
 // next returns the options of the next text. The error at the end is io.EOF.
@@ -112,13 +146,6 @@ func readPrompt(line string, o *troupe.TextOptions) error {
 	return nil
 }
 
-// answered is a text of a file of prompts, when it is complete.
-type answered struct {
-	line int
-	text generated
-	err  error
-}
-
 // generateAll continues the prompts of a file, several at once, and prints the texts in the order of the file. The first
 // error ends it.
 func (a *app) generateAll(ctx context.Context, o troupe.GenerateOptions, t talking, given func(flag string) bool) (err error) {
@@ -139,8 +166,7 @@ func (a *app) generateAll(ctx context.Context, o troupe.GenerateOptions, t talki
 		defer func() { _ = file.Close() }() // nothing was written
 	}
 	p.in = bufio.NewReader(file)
-	ahead := 2 * t.batch // texts whose prompts are read, and that are not printed yet
-	b, err := troupe.OpenBatch(o.ModelOptions, troupe.BatchOptions{Texts: t.batch, Waiting: ahead + 1})
+	b, err := troupe.OpenBatch(o.ModelOptions, troupe.BatchOptions{Texts: t.batch})
 	if err != nil {
 		return err
 	}
@@ -156,53 +182,14 @@ func (a *app) generateAll(ctx context.Context, o troupe.GenerateOptions, t talki
 		defer warning.Unlock()
 		a.warn(text)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	order := make(chan chan answered, ahead)
-	go a.ask(ctx, p, b, o.TextOptions, order) // ends with the file, or with ctx; a read of stdin that waits ends with the process
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case one, more := <-order:
-			if !more {
-				return nil
-			}
-			r := <-one
-			if err = p.fail(r.line, r.err); err == nil {
-				err = a.json(r.text)
-			}
-			if err != nil {
-				return err
-			}
+	err = b.GenerateAll(ctx, p.all(o.TextOptions), func(g troupe.Generated) error {
+		if g.Err != nil {
+			return p.fail(p.line(g.Index), g.Err)
 		}
+		return a.json(generated{g.Text, g.Report})
+	})
+	if err == nil {
+		err = p.bad
 	}
-}
-
-// ask requests the texts of a file, and sends the places of the results in the order of the file.
-func (a *app) ask(ctx context.Context, p *promptFile, b *troupe.Batch, o troupe.TextOptions, order chan<- chan answered) {
-	defer close(order)
-	for ctx.Err() == nil {
-		one := make(chan answered, 1)
-		of, err := p.next(o)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		line := p.at
-		select {
-		case order <- one:
-		case <-ctx.Done():
-			return
-		}
-		if err != nil {
-			one <- answered{err: err, line: line}
-			return
-		}
-		go func() { // ends with the text
-			var text strings.Builder
-			of.Report = &troupe.GenerateReport{}
-			err := b.Generate(ctx, of, func(piece []byte) error { text.Write(piece); return nil })
-			one <- answered{line, generated{text.String(), *of.Report}, err}
-		}()
-	}
+	return err
 }
