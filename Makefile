@@ -183,6 +183,10 @@ check-muon: ## compare updates of random matrices by Muon with torch.optim.Muon;
 check-published: build ## evaluate and tune two published models (of PyPI's packages, 330 MB) beside transformers, and compare the losses; needs PYTHON with torch, transformers and gguf
 	$(PYTHON) -W ignore bench/peers/pretrained.py --check --engine $(BIN)/engine --context 64 --sequences 2 --models $(PUBLISHED)
 
+.PHONY: check-choices
+check-choices: build ## score 200 multiple-choice items with two models (one of PyPI's packages, 100 MB) beside transformers, and compare choices and log-likelihoods; needs PYTHON with torch, transformers and gguf
+	$(PYTHON) -W ignore bench/peers/choices.py --engine $(BIN)/engine
+
 # The release of PEFT that check-peft was written for.
 PEFT := peft==0.21.2
 .PHONY: check-peft
