@@ -51,8 +51,8 @@ def make(count, seed):
             choices.append(text[a:b])
         if n % 7 == 0:  # a choice that another one begins with
             choices.append(choices[0] + " and more of it")
-        if any(not c.strip() for c in choices) or not text[at:end].strip():
-            continue
+        if any(not c.strip() or len(c.encode()) > 60 for c in choices) or not text[at:end].strip():
+            continue  # an answer must fit the context of the random model
         order = rng.sample(range(len(choices)), len(choices))
         item = {"choices": [choices[i] for i in order]}
         answer = order.index(0)
