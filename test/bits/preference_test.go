@@ -113,6 +113,21 @@ func TestPreferenceLearns(t *testing.T) {
 	}
 }
 
+// TestPreferenceStarts: with each number type and adapter, the model before the first step gives the same bits as its reference.
+func TestPreferenceStarts(t *testing.T) {
+	for _, sets := range [][]string{{"device.dtype=bfloat16"}, {"device.dtype=bfloat16", "device.residual=float32"},
+		{"adapter.rank=2", "adapter.dropout=0.2"}, {"adapter.rank=2", "adapter.dora=true", "device.dtype=bfloat16"},
+		{"adapter.rank=2", "model.frozen_dtype=nf4"}, {"pipeline.stages=3", "batch.microbatch=4"}} {
+		out := filepath.Join(t.TempDir(), "out")
+		base := []string{"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false", "model.hidden=64", "model.layers=4"}
+		testrun.Train(t, out, preferenceSets(t, base, append([]string{"preference.loss=dpo", "run.steps=1"}, sets...))...)
+		first := testrun.Records(t, out)[0]
+		if math.Abs(*first.ValLoss-math.Ln2) > 1e-15 || first.ValMetrics["rewards_chosen"] != 0 || first.ValMetrics["rewards_margin"] != 0 {
+			t.Errorf("%q: the first loss is %.17g, not log 2; metrics %v", sets, *first.ValLoss, first.ValMetrics)
+		}
+	}
+}
+
 // TestReferenceIsKept: the log-probabilities of the reference model are computed once. A run whose folder has lost them, or that are
 // damaged, does not resume. One that was killed before its first checkpoint takes them if they are of the same model and data.
 func TestReferenceIsKept(t *testing.T) {
