@@ -149,9 +149,20 @@ func TestReferenceIsKept(t *testing.T) {
 	if n := computed(longer...); n != 0 {
 		t.Errorf("a run that resumed computed them %d times", n)
 	}
+	other := "data.train=" + testrun.AnswersOf(t, 64, false)
+	run, err := troupe.Start(context.Background(), testrun.NewConfig(t, out, append(slices.Clone(longer), "run.steps=4", other)...),
+		troupe.Options{AcceptNewData: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testrun.Finish(t, run)
+	if n := computed(append(slices.Clone(longer), "run.steps=5", other)...); n != 0 {
+		t.Errorf("a run that resumed with new data computed them %d times", n)
+	}
+	sets = append(sets, other)
 	file := filepath.Join(out, rundir.ReferenceFile)
 	kept := testrun.Read(t, file)
-	more := append(slices.Clone(sets), "run.steps=4")
+	more := append(slices.Clone(sets), "run.steps=6")
 	refused := func(want string) {
 		t.Helper()
 		_, err := troupe.Start(context.Background(), testrun.NewConfig(t, out, more...), troupe.Options{})

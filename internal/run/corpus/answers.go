@@ -67,10 +67,10 @@ func (m row) needs(loss string, keys ...string) error {
 // promptWith encodes the prompt with an answer, of which only the answer is learned.
 func (r *documentReader) promptWith(m row, key string) (d data.Document, err error) {
 	switch {
-	case m.has("prompt") && (m.isList("prompt") || m.isList(key)):
-		return r.conversation(m, func() ([]chat.Message, error) { return m.promptAnd(key) })
+	case m.isList("prompt") || r.loss == stages.KTO && m.isList(key):
+		return r.conversation(m, func() ([]chat.Message, error) { return m.said(key, m.promptAnd) })
 	case m.isList(key):
-		return r.conversation(m, func() ([]chat.Message, error) { return m.afterShared(key) })
+		return r.conversation(m, func() ([]chat.Message, error) { return m.said(key, m.afterShared) })
 	case !m.has("prompt"):
 		return d, fmt.Errorf("there is no %q; only answers that are lists of messages may begin with it", m.name("prompt"))
 	}
@@ -85,7 +85,19 @@ func (r *documentReader) promptWith(m row, key string) (d data.Document, err err
 	return r.pair(prompt, text)
 }
 
-// afterShared reads one of two conversations without a prompt: the messages that both begin with are the prompt.
+// said reads the messages of a prompt and an answer, which must say something.
+func (m row) said(key string, read func(key string) ([]chat.Message, error)) ([]chat.Message, error) {
+	said, err := read(key)
+	if err == nil && !slices.ContainsFunc(said, func(s chat.Message) bool {
+		return !s.Skip && (s.Raw != nil || strings.TrimSpace(s.Content) != "")
+	}) {
+		err = fmt.Errorf("%q is empty", m.name(key))
+	}
+	return said, err
+}
+
+// afterShared reads one of two conversations without a list of messages as the prompt: the messages that both begin with are the prompt.
+// A prompt that is a text must be one of them.
 func (m row) afterShared(key string) ([]chat.Message, error) {
 	var both [2][]chat.Message
 	for i, k := range []string{"chosen", "rejected"} {
@@ -101,8 +113,18 @@ func (m row) afterShared(key string) ([]chat.Message, error) {
 	if key == "rejected" {
 		said = both[1]
 	}
+	prompt, err := m.textOr("prompt")
+	if err != nil {
+		return nil, err
+	}
+	found := prompt == ""
 	for i := 0; i < min(len(both[0]), len(both[1]))-1 && reflect.DeepEqual(both[0][i], both[1][i]); i++ {
+		found = found || said[i].Content == prompt
 		said[i].Skip = true
+	}
+	if !found {
+		return nil, fmt.Errorf("%q is a text, but the answers are messages that do not begin with it; make it a list of messages",
+			m.name("prompt"))
 	}
 	return said, nil
 }

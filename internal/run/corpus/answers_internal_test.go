@@ -68,6 +68,8 @@ func TestAnswers(t *testing.T) {
 		"messages without a prompt": {`{"chosen": [` + said("user", "q") + `,` + said("assistant", "p") + `,` + said("user", "r") + `,` +
 			said("assistant", "x") + `], "rejected": [` + said("user", "q") + `,` + said("assistant", "p") + `,` + said("user", "r") + `,` +
 			said("assistant", "z") + `]}`, []string{"uq.ap.ur.AX.", "uq.ap.ur.AZ."}},
+		"messages that repeat the prompt": {`{"prompt": "q", "chosen": [` + said("user", "q") + `,` + said("assistant", "x") +
+			`], "rejected": [` + said("user", "q") + `,` + said("assistant", "z") + `]}`, []string{"uq.AX.", "uq.AZ."}},
 	} {
 		docs, err := readLines(t, stages.DPO, c.line)
 		var got []string
@@ -76,6 +78,26 @@ func TestAnswers(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+		}
+	}
+}
+
+// TestAnswerFaults: messages that are no answers are one error with file and row.
+func TestAnswerFaults(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{`{"prompt": "q", "chosen": [{"role": "assistant", "content": "x"}], "rejected": [{"role": "assistant", "content": "y"}]}`,
+			`"prompt" is a text, but`},
+		{`{"prompt": [{"role": "user", "content": "q"}], "chosen": "x", "rejected": "y"}`, `"chosen" must be a list of messages`},
+		{`{"chosen": [{"role": "assistant", "content": "x"}], "rejected": "y"}`, `"rejected" must be a list of messages`},
+		{`{"chosen": [{"role": "assistant", "content": "x"}], "rejected": [{"role": "assistant", "content": " "}]}`, `"rejected" is empty`},
+		{`{"chosen": [{"role": "user", "content": "x"}], "rejected": [{"role": "user", "content": "y"}]}`, `"chosen" has no token to learn`},
+		{`{"chosen": [3], "rejected": [{"role": "user", "content": "y"}]}`, `"chosen": `},
+		{`{"chosen": 3, "rejected": 4, "prompt": "q"}`, `"chosen" is 3`},
+	} {
+		text, want := c.text, c.want
+		if _, err := readLines(t, stages.DPO, text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Count(err.Error(), "a.jsonl, row 1") != 1 {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 }
