@@ -207,6 +207,7 @@ func TestArgs(t *testing.T) {
 	sinkGrad := AttentionSinkGradArgs{DSinks: f(4), DO: q(), O: q(), LSE: f(2, 4, 3), Sinks: f(4), SinkSizes: heads}
 	l.AttentionSinkGrad(sinkGrad.DSinks, sinkGrad.DO, sinkGrad.O, sinkGrad.LSE, sinkGrad.Sinks, options)
 	recorded(c, KindAttentionSinkGrad, (*Op).AttentionSinkGrad, sinkGrad)
+	recordExperts(c, f, ids)
 	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Starts: ids(8), Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)
@@ -327,5 +328,43 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	o, width := &l.Ops()[0], 0
 	if n := testing.AllocsPerRun(100, func() { width += o.AttentionGrad().Width }); n != 0 || width == 0 {
 		t.Errorf("%g allocations, width %d", n, width)
+	}
+}
+
+// recordExperts checks the operations of a router and its experts: 4 rows, each with 2 of 3 experts.
+func recordExperts(c args, f, ids func(dims ...int) Tensor) {
+	l := c.l
+	opts := RouteOpts{Sigmoid: true, Renormalize: true, Scale: 2}
+	route := RouteArgs{Scores: f(4, 3), Weights: f(4, 2), Experts: ids(4, 2), Places: ids(4, 2), Offsets: ids(4), Logits: f(4, 3),
+		Bias: f(3), RouteOpts: opts}
+	l.Route(route.Scores, route.Weights, route.Experts, route.Places, route.Offsets, route.Logits, route.Bias, opts)
+	recorded(c, KindRoute, (*Op).Route, route)
+	opts = RouteOpts{Renormalize: true, Scale: 2, Balance: 3}
+	grad := RouteGradArgs{DLogits: f(4, 3), DWeights: f(4, 2), Scores: f(4, 3), Experts: ids(4, 2), Offsets: ids(4), RouteOpts: opts}
+	l.RouteGrad(grad.DLogits, grad.DWeights, grad.Scores, grad.Experts, grad.Offsets, opts)
+	recorded(c, KindRouteGrad, (*Op).RouteGrad, grad)
+	stats := RouteStatsArgs{Stats: l.Alloc(Float64, RouteCounts+3), Scores: f(4, 3), Offsets: ids(4)}
+	l.RouteStats(stats.Stats, stats.Scores, stats.Offsets)
+	recorded(c, KindRouteStats, (*Op).RouteStats, stats)
+	dispatch := DispatchArgs{Rows: f(8, 5), X: f(4, 5), Places: ids(4, 2)}
+	l.Dispatch(dispatch.Rows, dispatch.X, dispatch.Places)
+	recorded(c, KindDispatch, (*Op).Dispatch, dispatch)
+	combine := CombineArgs{Y: f(4, 5), Rows: f(8, 5), Places: ids(4, 2), Weights: f(4, 2)}
+	l.Combine(combine.Y, combine.Rows, combine.Places, combine.Weights)
+	recorded(c, KindCombine, (*Op).Combine, combine)
+	weigh := WeighRowsArgs{Rows: f(8, 5), DRows: f(8, 5), DWeights: f(4, 2), Weights: f(4, 2), Places: ids(4, 2)}
+	l.WeighRows(weigh.Rows, weigh.DRows, weigh.DWeights, weigh.Weights, weigh.Places)
+	recorded(c, KindWeighRows, (*Op).WeighRows, weigh)
+	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}} {
+		b := f(3, 5, 6)
+		if g.TransB {
+			b = f(3, 6, 5)
+		}
+		product := GroupedMatMulArgs{C: f(8, 6), A: f(8, 5), B: b, Offsets: ids(4), GroupedOpts: g}
+		l.GroupedMatMul(product.C, product.A, product.B, product.Offsets, g)
+		recorded(c, KindGroupedMatMul, (*Op).GroupedMatMul, product)
+		weight := GroupedWeightGradArgs{DWeight: f(3, 6, 5), DY: f(8, 6), X: f(8, 5), Offsets: ids(4), BF16: g.BF16}
+		l.GroupedWeightGrad(weight.DWeight, weight.DY, weight.X, weight.Offsets, g.BF16)
+		recorded(c, KindGroupedWeightGrad, (*Op).GroupedWeightGrad, weight)
 	}
 }

@@ -10,6 +10,8 @@ var (
 	ErrOutOfMemory = errors.New("out of device memory")
 	// ErrToken: a token or target id is outside the vocabulary.
 	ErrToken = errors.New("token id outside the vocabulary")
+	// ErrRoute: places or offsets of experts' rows contradict the rows.
+	ErrRoute = errors.New("impossible places of experts' rows")
 	// ErrClosed: the stream or device was closed.
 	ErrClosed = errors.New("device stream is closed")
 	// ErrUnsupported: this device does not support the operation.

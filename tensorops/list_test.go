@@ -131,6 +131,19 @@ func TestListErrors(t *testing.T) {
 		}},
 		{"sinks for other heads", func() { l.AttentionSink(f(4, 6), f(3, 4), f(2), tensorops.AttentionOpts{Batch: 1, Heads: 3}) }},
 		{"sinks of no sequence", func() { l.AttentionSinkGrad(f(3), f(4, 6), f(4, 6), f(3, 4), f(3), tensorops.AttentionOpts{Heads: 3}) }},
+		{"more experts of a row than there are", func() {
+			l.Route(f(4, 3), f(4, 5), i(4, 5), i(4, 5), i(4), f(4, 3), none, tensorops.RouteOpts{})
+		}},
+		{"offsets of other experts", func() { l.Route(f(4, 3), f(4, 2), i(4, 2), i(4, 2), i(3), f(4, 3), none, tensorops.RouteOpts{}) }},
+		{"a balance of sigmoids", func() {
+			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), tensorops.RouteOpts{Sigmoid: true, Balance: 1})
+		}},
+		{"statistics of other experts", func() { l.RouteStats(d(3), f(4, 3), i(4)) }},
+		{"rows too few for their places", func() { l.Dispatch(f(7, 5), f(4, 5), i(4, 2)) }},
+		{"places of other rows", func() { l.Combine(f(4, 5), f(8, 5), i(2, 4), none) }},
+		{"weights of fewer places", func() { l.WeighRows(f(8, 5), f(8, 5), f(4, 1), f(4, 2), i(4, 2)) }},
+		{"a matrix too few", func() { l.GroupedMatMul(f(8, 6), f(8, 5), f(2, 5, 6), i(4), tensorops.GroupedOpts{}) }},
+		{"a gradient of other experts", func() { l.GroupedWeightGrad(f(2, 6, 5), f(8, 6), f(8, 5), i(4), false) }},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},

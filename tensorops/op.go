@@ -52,6 +52,14 @@ const (
 	KindDropout
 	KindAdd
 	KindAddScaled
+	KindRoute
+	KindRouteGrad
+	KindRouteStats
+	KindDispatch
+	KindCombine
+	KindWeighRows
+	KindGroupedMatMul
+	KindGroupedWeightGrad
 	KindCrossEntropy
 	KindCrossEntropyPart
 	KindCrossEntropyJoin
@@ -112,6 +120,14 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindDropout:              {"dropout", "y x skip"},
 	KindAdd:                  {"add", "out a b"},
 	KindAddScaled:            {"add_scaled", "y x skip"},
+	KindRoute:                {"route", "scores weights experts places offsets logits bias"},
+	KindRouteGrad:            {"route_grad", "dlogits dweights scores experts offsets"},
+	KindRouteStats:           {"route_stats", "stats scores offsets"},
+	KindDispatch:             {"dispatch", "rows x places"},
+	KindCombine:              {"combine", "y rows places weights"},
+	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places"},
+	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets"},
+	KindGroupedWeightGrad:    {"grouped_weight_grad", "dweight dy x offsets"},
 	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits rowScale"},
 	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
 	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits rowScale"},

@@ -151,6 +151,12 @@ func flopsOf(o *tensorops.Op) float64 {
 			depth = a.A.Rows()
 		}
 		return 2 * float64(a.C.Rows()) * float64(a.C.Cols()) * float64(depth)
+	case tensorops.KindGroupedMatMul:
+		a := o.GroupedMatMul()
+		return 2 * float64(a.C.Rows()) * float64(a.C.Cols()) * float64(a.A.Cols())
+	case tensorops.KindGroupedWeightGrad:
+		a := o.GroupedWeightGrad()
+		return 2 * float64(a.X.Rows()) * float64(a.X.Cols()) * float64(a.DY.Cols())
 	case tensorops.KindAttention:
 		return 2 * pairFLOPs(o.Attention().AttentionSizes)
 	case tensorops.KindAttentionGrad:

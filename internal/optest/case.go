@@ -43,7 +43,7 @@ func Cases(opt Options) []Case {
 	var all []Case
 	for _, family := range [][]Case{
 		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), gateCases(), attentionCases(), sinkCases(), deltaCases(),
-		lossCases(),
+		expertCases(), lossCases(),
 		optimCases(), moveCases(),
 	} {
 		for _, c := range family {

@@ -147,6 +147,24 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.overRows(op.AttentionSink().O, attentionSink)
 	case tensorops.KindAttentionSinkGrad:
 		return x.parallel(op.AttentionSinkGrad().Heads, 1, attentionSinkGrad)
+	case tensorops.KindRoute:
+		return x.route()
+	case tensorops.KindRouteGrad:
+		a := op.RouteGrad()
+		return x.parallel(a.Scores.Rows(), routeGrain(a.Scores.Cols()), routeGrad)
+	case tensorops.KindRouteStats:
+		return x.routeStats()
+	case tensorops.KindDispatch:
+		return x.overRows(op.Dispatch().X, dispatch)
+	case tensorops.KindCombine:
+		return x.overRows(op.Combine().Y, combine)
+	case tensorops.KindWeighRows:
+		a := op.WeighRows()
+		return x.parallel(a.Places.Rows(), rowGrain(a.Places.Cols()*a.Rows.Cols()), weighRows)
+	case tensorops.KindGroupedMatMul:
+		return x.groupedMatMul()
+	case tensorops.KindGroupedWeightGrad:
+		return x.groupedWeightGrad()
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:

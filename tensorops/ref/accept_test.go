@@ -84,6 +84,12 @@ func (o operands) gate() tensorops.GateOpts {
 	return g
 }
 
+// routing draws options of a router.
+func (o operands) routing() tensorops.RouteOpts {
+	return tensorops.RouteOpts{Sigmoid: rapid.Bool().Draw(o.t, "sigmoid"), Renormalize: rapid.Bool().Draw(o.t, "renormalize"),
+		Scale: float64(o.number(2)), Balance: float64(o.number(0))}
+}
+
 // recordings ask for what each recording method needs.
 var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindPack: func(o operands, n, c int) {
@@ -178,6 +184,46 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindAttentionSinkGrad: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)
 		o.l.AttentionSinkGrad(o.f(a.heads), a.q(), a.q(), a.lse(), o.f(a.heads), a.opts)
+	},
+	tensorops.KindRoute: func(o operands, n, c int) {
+		k, bias := 1+o.size("k"), none
+		if rapid.Bool().Draw(o.t, "bias") {
+			bias = o.f(c)
+		}
+		o.l.Route(o.f(n, c), o.f(n, k), o.i(n, k), o.i(n, k), o.i(c+1), o.f(n, c), bias, o.routing())
+	},
+	tensorops.KindRouteGrad: func(o operands, n, c int) {
+		k := 1 + o.size("k")
+		o.l.RouteGrad(o.f(n, c), o.f(n, k), o.f(n, c), o.i(n, k), o.i(c+1), o.routing())
+	},
+	tensorops.KindRouteStats: func(o operands, n, c int) { o.l.RouteStats(o.d(tensorops.RouteCounts+c), o.f(n, c), o.i(c+1)) },
+	tensorops.KindDispatch: func(o operands, n, c int) {
+		k := 1 + o.size("k")
+		o.l.Dispatch(o.f(n*k, c), o.f(n, c), o.i(n, k))
+	},
+	tensorops.KindCombine: func(o operands, n, c int) {
+		k, weights := 1+o.size("k"), none
+		if rapid.Bool().Draw(o.t, "weights") {
+			weights = o.f(n, k)
+		}
+		o.l.Combine(o.f(n, c), o.f(n*k, c), o.i(n, k), weights)
+	},
+	tensorops.KindWeighRows: func(o operands, n, c int) {
+		k := 1 + o.size("k")
+		o.l.WeighRows(o.f(n*k, c), o.f(n*k, c), o.f(n, k), o.f(n, k), o.i(n, k))
+	},
+	tensorops.KindGroupedMatMul: func(o operands, n, c int) {
+		experts, k := o.size("experts"), o.size("K")
+		g := tensorops.GroupedOpts{TransB: rapid.Bool().Draw(o.t, "transB"), Accumulate: rapid.Bool().Draw(o.t, "accumulate")}
+		b := [2]int{k, c}
+		if g.TransB {
+			b = [2]int{c, k}
+		}
+		o.l.GroupedMatMul(o.f(n, c), o.f(n, k), o.f(experts, b[0], b[1]), o.i(experts+1), g)
+	},
+	tensorops.KindGroupedWeightGrad: func(o operands, n, c int) {
+		experts, k := o.size("experts"), o.size("K")
+		o.l.GroupedWeightGrad(o.f(experts, c, k), o.f(n, c), o.f(n, k), o.i(experts+1), false)
 	},
 	tensorops.KindCausalConv: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
@@ -287,7 +333,7 @@ func TestAcceptedOperationsRun(t *testing.T) {
 					t.Fatalf("refused, but not with ErrShape: %v", refused)
 				}
 				err := tensorops.Run(s, o.l)
-				if refused == nil && err != nil && !errors.Is(err, tensorops.ErrToken) {
+				if refused == nil && err != nil && !errors.Is(err, tensorops.ErrToken) && !errors.Is(err, tensorops.ErrRoute) {
 					t.Fatalf("accepted, but: %v", err)
 				}
 			})

@@ -178,6 +178,22 @@ func compute(op *tensorops.Op) error {
 		attentionSink(op)
 	case tensorops.KindAttentionSinkGrad:
 		attentionSinkGrad(op)
+	case tensorops.KindRoute:
+		route(op)
+	case tensorops.KindRouteGrad:
+		routeGrad(op)
+	case tensorops.KindRouteStats:
+		routeStats(op)
+	case tensorops.KindDispatch:
+		return dispatch(op)
+	case tensorops.KindCombine:
+		return combine(op)
+	case tensorops.KindWeighRows:
+		return weighRows(op)
+	case tensorops.KindGroupedMatMul:
+		return groupedMatMul(op)
+	case tensorops.KindGroupedWeightGrad:
+		return groupedWeightGrad(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
 	case tensorops.KindCrossEntropyPart:

@@ -1,0 +1,210 @@
+package optest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// routes are rows, experts, and experts of a row.
+var routes = [][3]int{{0, 3, 2}, {1, 1, 1}, {5, 8, 8}, {37, 16, 3}, {3, 300, 1}, {200, 130, 7}}
+
+// routings are options of routers.
+var routings = []struct {
+	tensorops.RouteOpts
+	bias bool
+}{
+	{}, {RouteOpts: tensorops.RouteOpts{Renormalize: true}}, {RouteOpts: tensorops.RouteOpts{Scale: 2.5}, bias: true},
+	{RouteOpts: tensorops.RouteOpts{Sigmoid: true, Renormalize: true, Scale: 1.5}, bias: true},
+	{RouteOpts: tensorops.RouteOpts{Sigmoid: true}},
+}
+
+// routed are the results of a router.
+type routed struct{ scores, weights, experts, places, offsets tensorops.Tensor }
+
+func (b *builder) blank(dims ...int) tensorops.Tensor {
+	return b.ints(slices.Repeat([]int32{-7}, product(dims)), dims...)
+}
+
+// route records a router over given logits.
+func (b *builder) route(logits, bias tensorops.Tensor, k int, r tensorops.RouteOpts) (to routed) {
+	n, experts := logits.Rows(), logits.Cols()
+	to = routed{b.garbage32(n, experts), b.garbage32(n, k), b.blank(n, k), b.blank(n, k), b.blank(experts + 1)}
+	b.Route(to.scores, to.weights, to.experts, to.places, to.offsets, logits, bias, r)
+	return to
+}
+
+func (b *builder) checkRoute(r routed, what any) {
+	b.check(r.experts, "experts of %v", what)
+	b.check(r.places, "places of %v", what)
+	b.check(r.offsets, "offsets of %v", what)
+	b.check(r.scores, "scores of %v", what)
+	b.check(r.weights, "weights of %v", what)
+}
+
+// held are groups of rows by their experts.
+var held = [][]int{{}, {0}, {5}, {0, 0, 9, 0}, {3, 0, 17, 1, 8}, {300, 1, 0, 64}, slices.Repeat([]int{2, 0, 3}, 20)}
+
+func offsetsOf(counts []int) (offsets []int32, rows int) {
+	offsets = []int32{0}
+	for _, n := range counts {
+		rows += n
+		offsets = append(offsets, int32(rows))
+	}
+	return offsets, rows
+}
+
+// grouped is one product of groups.
+type grouped struct {
+	counts []int
+	n, k   int
+	tensorops.GroupedOpts
+}
+
+func (g grouped) String() string {
+	return fmt.Sprintf("%v×%d×%d %+v", g.counts, g.n, g.k, g.GroupedOpts)
+}
+
+func (g grouped) record(b *builder) {
+	at, rows := offsetsOf(g.counts)
+	offsets := b.ints(at, len(at))
+	dims := []int{len(g.counts), g.k, g.n}
+	if g.TransB {
+		dims[1], dims[2] = g.n, g.k
+	}
+	c := b.garbage(rows, g.n)
+	if g.Accumulate {
+		c = b.single(rows, g.n)
+	}
+	b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(dims...), offsets, g.GroupedOpts)
+	b.check(c, "C of %v", g).summed(g.k)
+	dweight := b.single(len(g.counts), g.n, g.k)
+	b.GroupedWeightGrad(dweight, b.normal(rows, g.n), b.normal(rows, g.k), offsets, g.BF16)
+	b.check(dweight, "dweight of %v", g).summed(rows)
+}
+
+// groupedCases are products of the groups, and gradients of their weights.
+func groupedCases(kind tensorops.Kind) []Case {
+	all := func(bf16 bool) func(b *builder) {
+		return func(b *builder) {
+			for i, counts := range held {
+				for _, size := range [][2]int{{7, 5}, {33, 64}, {64, 300}} {
+					g := grouped{counts, size[0], size[1], tensorops.GroupedOpts{TransB: i%2 == 0, Accumulate: i%3 == 1, BF16: bf16}}
+					g.record(b)
+				}
+			}
+			grouped{[]int{70, 3, 150}, 200, 130, tensorops.GroupedOpts{TransB: true, BF16: bf16}}.record(b)
+			grouped{[]int{3, 150}, 130, 0, tensorops.GroupedOpts{BF16: bf16}}.record(b)
+		}
+	}
+	rounded := Case{kind.String() + "/bf16", kind, all(true)}
+	return []Case{{kind.String() + "/shapes", kind, all(false)}, rounded, rounded.in("bfloat16", tensorops.BFloat16),
+		rounded.in("mixed", tensorops.BFloat16, tensorops.Float32, tensorops.BFloat16)}
+}
+
+func expertCases() []Case {
+	nan := float32(math.NaN())
+	var none tensorops.Tensor
+	cases := []Case{
+		{"route/shapes", tensorops.KindRoute, func(b *builder) {
+			for _, s := range routes {
+				for _, r := range routings {
+					bias := none
+					if r.bias {
+						bias = b.single(s[1])
+					}
+					b.checkRoute(b.route(b.single(s[0], s[1]), bias, s[2], r.RouteOpts), fmt.Sprint(s, r))
+				}
+			}
+		}},
+		{"route/in place", tensorops.KindRoute, func(b *builder) {
+			x := b.single(37, 16)
+			r := routed{x, b.garbage32(37, 3), b.blank(37, 3), b.blank(37, 3), b.blank(17)}
+			b.Route(r.scores, r.weights, r.experts, r.places, r.offsets, x, none, tensorops.RouteOpts{})
+			b.checkRoute(r, "logits")
+		}},
+		// Of equal scores the lower number is chosen; NaN comes last; one expert gets all rows and another one none.
+		{"route/ties and infinities", tensorops.KindRoute, func(b *builder) {
+			inf := float32(math.Inf(1))
+			for _, sigmoid := range []bool{false, true} {
+				x := b.floats([]float32{
+					1, 1, 1, 1, 1, 2, 1, 2, 3, 3, 0, 3, -inf, 0, -inf, 0, nan, 1, 2, 3, nan, nan, nan, nan, inf, 0, 1, 0, 0, 0, 0, 5,
+				}, 8, 4)
+				b.checkRoute(b.route(x, none, 2, tensorops.RouteOpts{Sigmoid: sigmoid}), sigmoid)
+			}
+			skewed := b.floats(slices.Repeat([]float32{0, 9, 1, -9}, 50), 50, 4)
+			b.checkRoute(b.route(skewed, none, 1, tensorops.RouteOpts{Renormalize: true}), "one for all")
+		}},
+		{"route_grad/shapes", tensorops.KindRouteGrad, func(b *builder) {
+			for _, s := range routes {
+				for _, r := range routings {
+					if !r.Sigmoid {
+						r.Balance = 0.01
+					}
+					to := b.route(b.single(s[0], s[1]), none, s[2], r.RouteOpts)
+					dlogits := b.garbage32(s[0], s[1])
+					b.RouteGrad(dlogits, b.single(s[0], s[2]), to.scores, to.experts, to.offsets, r.RouteOpts)
+					b.check(dlogits, "dlogits of %v %v", s, r).scaled(1)
+				}
+			}
+		}},
+		{"route_stats/shapes", tensorops.KindRouteStats, func(b *builder) {
+			for _, s := range routes {
+				to := b.route(b.single(s[0], s[1]), none, s[2], tensorops.RouteOpts{})
+				stats := b.garbage64(tensorops.RouteCounts + s[1])
+				b.Fill(stats, 1)
+				b.RouteStats(stats, to.scores, to.offsets)
+				b.check(stats, "stats of %v", s)
+			}
+		}},
+		// A score of 0 has no entropy.
+		{"route_stats/zero", tensorops.KindRouteStats, func(b *builder) {
+			stats := b.garbage64(tensorops.RouteCounts + 2)
+			b.Fill(stats, 0)
+			b.RouteStats(stats, b.floats([]float32{1, 0, 0, 1, 1, 0}, 3, 2), b.ints([]int32{0, 2, 3}, 3))
+			b.check(stats, "stats")
+		}},
+	}
+	cases = append(cases, eitherType([]Case{
+		{"dispatch/shapes", tensorops.KindDispatch, func(b *builder) { b.eachDispatch(b.dispatch) }},
+		{"combine/shapes", tensorops.KindCombine, func(b *builder) { b.eachDispatch(b.combine) }},
+		{"weigh_rows/shapes", tensorops.KindWeighRows, func(b *builder) { b.eachDispatch(b.weighRows) }},
+	})...)
+	cases = append(cases, groupedCases(tensorops.KindGroupedMatMul)...)
+	return append(cases, groupedCases(tensorops.KindGroupedWeightGrad)...)
+}
+
+// eachDispatch records something for the places of several routers and several widths.
+func (b *builder) eachDispatch(record func(places tensorops.Tensor, width int, what string)) {
+	for i, s := range routes {
+		to := b.route(b.single(s[0], s[1]), tensorops.Tensor{}, s[2], tensorops.RouteOpts{})
+		width := []int{1, 7, 64, 515, 1025, 33}[i]
+		record(to.places, width, fmt.Sprint(s, width))
+	}
+}
+
+func (b *builder) dispatch(places tensorops.Tensor, width int, what string) {
+	rows := b.garbage(places.Len(), width)
+	b.Dispatch(rows, b.normal(places.Rows(), width), places)
+	b.check(rows, "rows of %v", what)
+}
+
+func (b *builder) combine(places tensorops.Tensor, width int, what string) {
+	n, k := places.Rows(), places.Cols()
+	for _, weights := range []tensorops.Tensor{{}, b.single(n, k)} {
+		y := b.garbage(n, width)
+		b.Combine(y, b.normal(n*k, width), places, weights)
+		b.check(y, "y of %v, weights %v", what, weights.Valid()).summed(k)
+	}
+}
+
+func (b *builder) weighRows(places tensorops.Tensor, width int, what string) {
+	n, k := places.Rows(), places.Cols()
+	rows, drows, dweights := b.normal(n*k, width), b.normal(n*k, width), b.garbage32(n, k)
+	b.WeighRows(rows, drows, dweights, b.single(n, k), places)
+	b.check(dweights, "dweights of %v", what).summed(width)
+	b.check(rows, "rows of %v", what)
+	b.check(drows, "drows of %v", what)
+}

@@ -1,0 +1,137 @@
+package tensorops
+
+import "math"
+
+// RouteOpts says how a router chooses experts.
+type RouteOpts struct {
+	Sigmoid     bool    // a score is σ(logit); otherwise the scores of a row are the softmax of its logits
+	Renormalize bool    // the weights of a row are divided by their sum
+	Scale       float64 // factor of the weights; 0: 1
+	// Balance is for RouteGrad: the gradient of a score also gets Balance times the number of rows that
+	// its expert has. That is the gradient of the loss Balance·Σ count[e]·Σ scores[·, e] with the counts
+	// held fixed, the balance loss of Switch Transformer (Fedus et al. 2021, arXiv 2101.03961, equations 4
+	// to 6), except for a factor. Only with a softmax.
+	Balance float64
+}
+
+// Factor returns the factor of the weights.
+func (o RouteOpts) Factor() float64 {
+	if o.Scale == 0 {
+		return 1
+	}
+	return o.Scale
+}
+
+// RouteStats are the elements of the statistics before the counts of the experts.
+const (
+	RouteRows    = iota // rows
+	RouteBalance        // N·E·Σ (count[e]/N)·(mean of scores[·, e]): the balance loss times the rows
+	RouteEntropy        // sum over the rows of the entropy of the scores, in nats
+	RouteCounts         // the first of E counts
+)
+
+// Route records the choice of k of E experts for each of N rows. scores, [N, E], become the softmax of a
+// row of logits, or σ of each. The k experts with the largest score (plus bias, [E], if it is valid) are
+// chosen; of equal ones the lower number comes first, and NaN comes last. All tensors of numbers are float32.
+//
+//	experts[n, j]  the chosen experts in ascending order, int32
+//	weights[n, j]  their scores, divided by their sum if Renormalize is set, times Scale
+//	offsets[e]     rows of the experts before e, int32, E+1 of them: the rows of each expert are contiguous
+//	places[n, j]   the row of the pair (n, j) among all N·k, int32: within an expert in ascending n
+//
+// scores may be logits.
+func (l *List) Route(scores, weights, experts, places, offsets, logits, bias Tensor, r RouteOpts) {
+	o := l.op(KindRoute)
+	RouteArgs{scores, weights, experts, places, offsets, logits, bias, r}.Put(o)
+	k := experts.Cols()
+	l.need(o, dense(Float32, scores, weights, logits) && dense(Int32, experts, places, offsets) && sameMatrix(scores, logits) &&
+		optional(bias, logits.Cols()) && k >= 1 && k <= logits.Cols() && experts.Rows() == logits.Rows() && sameMatrix(weights, experts) &&
+		sameMatrix(places, experts) && offsets.Len() == logits.Cols()+1 && indexable(experts) && finite(r.Scale),
+		"logits and scores N×E, weights, experts and places N×k with k from 1 to E, offsets E+1, bias none or E, N·k at most 2³¹−1")
+}
+
+// indexable reports whether an int32 can number the elements.
+func indexable(t Tensor) bool { return t.Len() <= math.MaxInt32 }
+
+// RouteArgs are the operands of KindRoute.
+type RouteArgs struct {
+	Scores, Weights, Experts, Places, Offsets, Logits, Bias Tensor // bias may be invalid
+	RouteOpts
+}
+
+// Put stores the operands.
+func (a RouteArgs) Put(o *Op) {
+	o.operands(a.Scores, a.Weights, a.Experts, a.Places, a.Offsets, a.Logits, a.Bias)
+	a.put(o)
+}
+
+// Route reads the operands.
+func (o *Op) Route() RouteArgs {
+	return RouteArgs{Scores: o.T[0], Weights: o.T[1], Experts: o.T[2], Places: o.T[3], Offsets: o.T[4], Logits: o.T[5], Bias: o.T[6],
+		RouteOpts: o.routeOpts()}
+}
+
+func (r RouteOpts) put(o *Op) {
+	o.I[0], o.I[1] = truth(r.Sigmoid), truth(r.Renormalize)
+	o.F[0], o.F[1] = r.Scale, r.Balance
+}
+
+func (o *Op) routeOpts() RouteOpts {
+	return RouteOpts{Sigmoid: o.I[0] != 0, Renormalize: o.I[1] != 0, Scale: o.F[0], Balance: o.F[1]}
+}
+
+// truth returns 1 for true.
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// RouteGrad records the gradient of the logits from that of the weights, with what Route made. The choice of
+// experts has no gradient. dlogits and dweights are float32.
+func (l *List) RouteGrad(dlogits, dweights, scores, experts, offsets Tensor, r RouteOpts) {
+	o := l.op(KindRouteGrad)
+	RouteGradArgs{dlogits, dweights, scores, experts, offsets, r}.Put(o)
+	l.need(o, dense(Float32, dlogits, dweights, scores) && dense(Int32, experts, offsets) && sameMatrix(dlogits, scores) &&
+		sameMatrix(dweights, experts) && experts.Rows() == scores.Rows() && experts.Cols() >= 1 && experts.Cols() <= scores.Cols() &&
+		offsets.Len() == scores.Cols()+1 && finite(r.Scale) && finite(r.Balance) && !(r.Sigmoid && r.Balance != 0),
+		"dlogits and scores N×E, dweights and experts N×k with k from 1 to E, offsets E+1; a balance (number 1) needs a softmax")
+}
+
+// RouteGradArgs are the operands of KindRouteGrad.
+type RouteGradArgs struct {
+	DLogits, DWeights, Scores, Experts, Offsets Tensor
+	RouteOpts
+}
+
+// Put stores the operands.
+func (a RouteGradArgs) Put(o *Op) {
+	o.operands(a.DLogits, a.DWeights, a.Scores, a.Experts, a.Offsets)
+	a.put(o)
+}
+
+// RouteGrad reads the operands.
+func (o *Op) RouteGrad() RouteGradArgs {
+	return RouteGradArgs{DLogits: o.T[0], DWeights: o.T[1], Scores: o.T[2], Experts: o.T[3], Offsets: o.T[4], RouteOpts: o.routeOpts()}
+}
+
+// RouteStats records that statistics of a routing by softmax are added to stats, RouteCounts+E float64: see
+// RouteRows and the others.
+func (l *List) RouteStats(stats, scores, offsets Tensor) {
+	o := l.op(KindRouteStats)
+	RouteStatsArgs{stats, scores, offsets}.Put(o)
+	l.need(o, dense(Float64, stats) && dense(Float32, scores) && dense(Int32, offsets) && stats.Len() == RouteCounts+scores.Cols() &&
+		offsets.Len() == scores.Cols()+1, "scores N×E, offsets E+1, stats 3+E float64")
+}
+
+// RouteStatsArgs are the operands of KindRouteStats.
+type RouteStatsArgs struct{ Stats, Scores, Offsets Tensor }
+
+// Put stores the operands.
+func (a RouteStatsArgs) Put(o *Op) { o.operands(a.Stats, a.Scores, a.Offsets) }
+
+// RouteStats reads the operands.
+func (o *Op) RouteStats() RouteStatsArgs {
+	return RouteStatsArgs{Stats: o.T[0], Scores: o.T[1], Offsets: o.T[2]}
+}
