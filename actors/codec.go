@@ -253,6 +253,10 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	for _, n := range m.Weights {
 		d.Weights = append(d.Weights, &wire.Norm{Param: int32(n.Param), Squared: n.Squared})
 	}
+	for _, r := range m.Routers {
+		d.Routers = append(d.Routers, &wire.Router{Layer: int32(r.Layer), Rows: r.Rows, AuxLoss: r.AuxLoss, Entropy: r.Entropy,
+			Counts: r.Counts})
+	}
 	for _, t := range m.Trace {
 		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: wallNs(t.Start), EndNs: wallNs(t.End)})
 	}

@@ -72,7 +72,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
 		Skipped: m.Skip, Update: how}}
 	a.last.Targets, a.last.FullPct = a.spec.fullness(tokens, a.targets)
-	a.last.Metrics = metricsOf(a.losses)
+	a.last.Metrics = routerMetrics(metricsOf(a.losses), a.routers)
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {
 		a.last.MTPLoss = &mtp
 		if delete(a.last.Metrics, stages.MTPLoss); len(a.last.Metrics) == 0 {

@@ -199,6 +199,9 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 	if m.Weights, err = unpackNorms(d.GetWeights()); err != nil {
 		return nil, err
 	}
+	if m.Routers, err = unpackRouters(d.GetRouters()); err != nil {
+		return nil, err
+	}
 	for _, t := range d.GetTrace() {
 		a, err := c.action(t.GetAction())
 		if err != nil {
@@ -217,6 +220,20 @@ func unpackNorms(all []*wire.Norm) (norms []stages.Norm, err error) {
 		norms = append(norms, stages.Norm{Param: int(n.GetParam()), Squared: n.GetSquared()})
 	}
 	return norms, nil
+}
+
+func unpackRouters(all []*wire.Router) (routers []stages.RouterStats, err error) {
+	if len(all) > stages.MaxLayers {
+		return nil, fmt.Errorf("%w: a report has %d routers; the limit is %d", ErrMessage, len(all), stages.MaxLayers)
+	}
+	for _, r := range all {
+		if n := len(r.GetCounts()); n < 1 || n > stages.MaxExperts || !(r.GetRows() > 0) {
+			return nil, fmt.Errorf("%w: the router of layer %d reports %d experts and %g tokens", ErrMessage, r.GetLayer(), n, r.GetRows())
+		}
+		routers = append(routers, stages.RouterStats{Layer: int(r.GetLayer()), Rows: r.GetRows(), AuxLoss: r.GetAuxLoss(),
+			Entropy: r.GetEntropy(), Counts: r.GetCounts()})
+	}
+	return routers, nil
 }
 
 // limitParams limits the number of a model's parameters, each of which is a tensor.

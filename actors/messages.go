@@ -154,7 +154,8 @@ type StageDone struct {
 	Norms  []stages.Norm
 	// Weights are the norms of the weights used in this step, if the order requests them.
 	Weights []stages.Norm
-	Busy    time.Duration // device time since the order arrived or, if it came ahead, since the last report
+	Routers []stages.RouterStats // of layers with experts
+	Busy    time.Duration        // device time since the order arrived or, if it came ahead, since the last report
 	Trace   []event.ActionTime
 }
 

@@ -39,6 +39,7 @@ type schedulerActor struct {
 	logs   bool      // the step's norms are logged
 	// Like norms, for the weights, in a step whose norms are logged.
 	weights []float64
+	routers [][]stages.RouterStats // by rank
 	busy    time.Duration
 	trace   [][]event.ActionTime
 	clocks  []event.Clock // clocks of the trace, by rank; nil: all ranks are in this process
@@ -413,6 +414,7 @@ func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	a.busy, a.trace, a.clocks = 0, nil, nil
 	clear(a.norms)
 	clear(a.weights)
+	clear(a.routers)
 	a.cell.store(a.done.snapshot(o.Step, o.Phase))
 	if o.Phase == event.Train && a.spec.PostValidate {
 		a.speculate(ctx)
@@ -437,6 +439,12 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	slots, slot := a.spec.slots(), a.spec.slot(m.Rank)
 	a.norms = inSlot(a.norms, m.Norms, slots, slot)
 	a.weights = inSlot(a.weights, m.Weights, slots, slot)
+	if len(m.Routers) > 0 {
+		if a.routers == nil {
+			a.routers = make([][]stages.RouterStats, a.spec.ranks())
+		}
+		a.routers[m.Rank] = m.Routers
+	}
 	if m.Trace != nil {
 		if a.trace == nil {
 			a.trace = make([][]event.ActionTime, a.spec.ranks())

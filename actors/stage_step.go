@@ -23,7 +23,7 @@ type tiedParts struct {
 func (a *stageActor) endOrder(ctx actor.Context) bool {
 	switch {
 	case a.order.Phase == event.Eval:
-		a.report(ctx, nil, nil)
+		a.report(ctx, &StageDone{})
 	case a.stage.WantsTied() == 0:
 		a.norms()
 	case a.tied.parts == nil:
@@ -102,14 +102,20 @@ func (a *stageActor) norms() {
 	if s, ok := a.stage.(WeightNormer); ok && a.order.Norms {
 		weights = s.WeightNorms(l)
 	}
+	routers := func() []stages.RouterStats { return nil }
+	if s, ok := a.stage.(RouterReporter); ok {
+		routers = s.RouterStats(l)
+	}
 	a.cell.store(a.snap(event.Reducing))
 	a.device.summing = true
-	a.submit(l, func(ctx actor.Context) { a.report(ctx, a.stage.Norms(nil), weights()) })
+	a.submit(l, func(ctx actor.Context) {
+		a.report(ctx, &StageDone{Norms: a.stage.Norms(nil), Weights: weights(), Routers: routers()})
+	})
 }
 
-// report ends the order.
-func (a *stageActor) report(ctx actor.Context, norms, weights []stages.Norm) {
-	m := &StageDone{Header: a.order.Header, Rank: a.rank, Losses: a.losses, Norms: norms, Weights: weights, Busy: a.device.busy}
+// report ends the order. It adds what every order has.
+func (a *stageActor) report(ctx actor.Context, m *StageDone) {
+	m.Header, m.Rank, m.Losses, m.Busy = a.order.Header, a.rank, a.losses, a.device.busy
 	if a.log != nil {
 		m.Trace = a.log.done()
 	}

@@ -53,7 +53,7 @@ func OnePipeline() Parallel {
 func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
-	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3,
+	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3, AuxLossWeight: 0.001,
 		FrozenDType: FrozenAuto}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
 	c.Preference = Preference{Gamma: 0.5, DesirableWeight: 1, UndesirableWeight: 1}
@@ -150,6 +150,7 @@ func (c *Config) resolveShape() {
 			m.FFN = roundUp((8*m.Hidden+2)/3, 32)
 		}
 	}
+	c.resolveExperts()
 	if !c.Text() && !c.IsSet("model.context") {
 		m.Context = 1
 	}

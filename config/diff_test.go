@@ -18,6 +18,7 @@ var other = map[string]string{
 	"model.head_dim": "16", "model.window": "16", "model.ffn": "100", "model.context": "64", "model.dropout": "0.5",
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
+	"model.experts": "16", "model.experts_per_token": "3", "model.expert_ffn": "64", "model.aux_loss_weight": "0.1",
 	"model.freeze": "embed", "model.frozen_dtype": "nf4",
 	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj",
 	"adapter.rslora": "true",
@@ -130,6 +131,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.family=llama")
 		case "model.window":
 			base = parse(t, "data.train = ['a.txt']", "model.family=mistral")
+		case "model.experts", "model.experts_per_token", "model.expert_ffn", "model.aux_loss_weight":
+			base = parse(t, "data.train = ['a.txt']", "model.family=qwen3_moe")
 		case "model.mtp_weight":
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
 		case "optimizer.decay_steps":
@@ -202,7 +205,7 @@ func TestWithShape(t *testing.T) {
 		t.Error("the configuration without a shape has changed")
 	}
 	want := shape
-	want.From, want.Dropout, want.MTPWeight, want.FrozenDType = "runs/a", 0.25, 0.3, FrozenAuto
+	want.From, want.Dropout, want.MTPWeight, want.AuxLossWeight, want.FrozenDType = "runs/a", 0.25, 0.3, 0.001, FrozenAuto
 	if !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("got %+v, want %+v", c.Model, want)
 	}

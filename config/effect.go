@@ -37,6 +37,8 @@ var idleKeys = []idleKey{
 		", which has no sliding window", `leave window out, or set family = "mistral"`},
 	{"model.mtp_weight", "model.mtp_layers", func(c *Config) bool { return c.Model.MTPLayers == 0 },
 		"", "leave mtp_weight out, or set mtp_layers"},
+	{"model.aux_loss_weight", "model.experts", func(c *Config) bool { return c.Model.Experts == 0 },
+		"", "leave aux_loss_weight out, or set experts"},
 
 	{"model.hidden", "model.family", inFamily("stack"), "", "leave hidden out: each layer of the stack has its own width"},
 	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack lists the layers"},

@@ -20,6 +20,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"run.sample_prompt=x", "run.sample_tokens", nil, "", []string{"run.sample_tokens=9"}},
 		{"model.rope_theta=5e5", "model.family", nil, "10000", []string{"model.family=llama"}},
 		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},
+		{"model.aux_loss_weight=0.1", "model.experts", nil, "0.001", []string{"model.family=mixtral"}},
 		{"data.val_split=tail", "data.val", []string{"data.val=b.txt"}, "blocks", []string{"data.val=[]"}},
 		{"optimizer.min_lr=0", "optimizer.decay", []string{"optimizer.lr=0.5", "optimizer.decay=constant"}, "0.05",
 			[]string{"optimizer.decay=linear"}},

@@ -90,8 +90,8 @@ type Run struct {
 // Model is the section [model].
 type Model struct {
 	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
-	// "llama", "mistral", "qwen2", "qwen3", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3", "gemma2",
-	// "gemma3_text" and "gemma4_text". A program can register more.
+	// "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3",
+	// "gemma2", "gemma3_text" and "gemma4_text". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`
 	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
@@ -125,6 +125,15 @@ type Model struct {
 	MTPLayers int `toml:"mtp_layers"`
 	// Weight of the mean multi-token loss, added to the main loss. Default: 0.3.
 	MTPWeight float64 `toml:"mtp_weight"`
+	// Experts of each feed-forward part, of which a router chooses some for each token. For mixtral and qwen3_moe. Default: 8 for
+	// these, else 0.
+	Experts int `toml:"experts"`
+	// Experts that compute each token. Default: 2, or model.experts if that is less.
+	ExpertsPerToken int `toml:"experts_per_token"`
+	// Width inside an expert. In mixtral it is model.ffn. Default: model.ffn.
+	ExpertFFN int `toml:"expert_ffn"`
+	// Weight of the loss that balances the experts' loads, added to the main loss; 0: none. Default: 0.001.
+	AuxLossWeight float64 `toml:"aux_loss_weight"`
 	// Checkpoint to start from: a run's folder, a checkpoint, a Hugging Face directory, or a GGUF file. It sets the model's shape and
 	// weights, so leave out the keys of the shape. Default: "".
 	From string `toml:"from"`

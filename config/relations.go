@@ -42,6 +42,7 @@ func (c *Config) Validate() error {
 func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k := checker{Config: c, suspect: suspect, errs: errs}
 	k.model()
+	k.experts()
 	k.adapter()
 	k.preference()
 	k.data()

@@ -109,23 +109,25 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, err := w.dtype(p)
-		if err != nil {
-			return e, &SetupError{Err: err}
-		}
-		t := safetensors.Tensor{Name: p.StoredName(), DType: dtype, Shape: p.StoredShape()}
-		t.Stream = func(to io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
-			data, err := w.data(p)
+		for _, part := range p.StoredParts() {
+			stored, err := w.dtype(part)
 			if err != nil {
+				return e, &SetupError{Err: err}
+			}
+			t := safetensors.Tensor{Name: part.Name, DType: dtype, Shape: part.Shape}
+			t.Stream = func(to io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
+				data, err := w.data(p, part)
+				if err != nil {
+					return err
+				}
+				converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored, data)
+				if err == nil {
+					_, err = converted.WriteTo(to)
+				}
 				return err
 			}
-			converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored, data)
-			if err == nil {
-				_, err = converted.WriteTo(to)
-			}
-			return err
+			content.Model = append(content.Model, t)
 		}
-		content.Model = append(content.Model, t)
 	}
 	warnings, err := exportTexts(ckpt, kept)
 	if err != nil {

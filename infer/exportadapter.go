@@ -75,18 +75,24 @@ func openWeights(ckpt *checkpoint.Checkpoint, sizes stages.Config, o ExportOptio
 }
 
 // dtype returns the type of the bytes of data.
-func (w *weights) dtype(p *stages.Param) (string, error) {
+func (w *weights) dtype(of stages.StoredPart) (string, error) {
 	if w.model != nil {
 		return "F32", nil
 	}
-	info, err := plan.StoredInfo(w.stored, p)
+	info, err := plan.StoredInfo(w.stored, of)
 	return info.DType, err
 }
 
-// data returns the bytes of the tensor that has a parameter of the base, with the adapter added.
-func (w *weights) data(p *stages.Param) ([]byte, error) {
+// data returns the bytes of a tensor that has a parameter of the base, or a part of it, with the adapter added.
+func (w *weights) data(p *stages.Param, of stages.StoredPart) ([]byte, error) {
 	if w.model == nil {
-		return plan.Stored(w.stored, p)
+		return plan.Stored(w.stored, of)
+	}
+	if len(p.Parts) > 0 {
+		part := *p // experts have no adapters
+		part.Slice, part.Shape = p.Slice.Range(of.First, of.First+of.Len), []int{of.Len}
+		v, err := w.values(&part)
+		return safetensors.EncodeFloat32(v), err
 	}
 	var all []byte
 	for _, part := range w.parts[p.StoredName()] {

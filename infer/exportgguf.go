@@ -43,12 +43,14 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
 			continue
 		}
-		stored, err := w.dtype(p)
-		if err != nil {
-			return e, &SetupError{Err: err}
+		for _, part := range p.StoredParts() {
+			stored, err := w.dtype(part)
+			if err != nil {
+				return e, &SetupError{Err: err}
+			}
+			m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: part.Name, DType: stored, Shape: part.Shape,
+				Data: func() ([]byte, error) { return w.data(p, part) }})
 		}
-		m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: stored, Shape: p.StoredShape(),
-			Data: func() ([]byte, error) { return w.data(p) }})
 	}
 	file, warnings, err := ggufmodel.Write(m)
 	if err != nil {

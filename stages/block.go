@@ -14,8 +14,7 @@ type block struct {
 	norm1, norm2   norm // before attention, before the feed-forward part
 	after1, after2 norm // after them
 	proj           linear
-	up             []linear // one, or gate and up
-	down           linear
+	ffn            feedForward
 	constant       use     // of the output, if the layer has one
 	drops          [2]site // attention's output, the mlp's output
 }
@@ -27,32 +26,32 @@ func blockSites(i int, p float64) (attention site, outputs [2]site) {
 }
 
 // blockState holds what a backward needs. Every tensor is owned. The outputs of the norms before
-// the branches and the activation are not kept: recomputing them takes one pass over memory, and a
-// layer's state is a third smaller without them.
+// the branches are not kept: recomputing them takes one pass over memory.
 type blockState struct {
-	x            tensorops.Tensor // input [B, T, C]
-	stats1       tensorops.Tensor // of the first norm
-	mixer        mixerState
-	o            tensorops.Tensor // attention's output
-	h            tensorops.Tensor // after the first residual
-	stats2       tensorops.Tensor // of the second norm
-	u            [2]tensorops.Tensor
-	ends         [2]branchEnd     // of attention, of the mlp
-	recompute    bool             // only x is kept; the backward first runs the forward again
-	did          [2]bool          // weight gradients recorded: the mlp's, attention's
-	didNorms     [2]bool          // the second norm's, the first's
-	activated    bool             // u[0] holds the activation
-	dm, du0, du1 tensorops.Tensor // gradients kept for weightGrad: mlp's output, u
-	dn2, da      tensorops.Tensor // second norm's output, attention's output
-	dn1          tensorops.Tensor
+	x         tensorops.Tensor // input [B, T, C]
+	stats1    tensorops.Tensor // of the first norm
+	mixer     mixerState
+	o         tensorops.Tensor // attention's output
+	h         tensorops.Tensor // after the first residual
+	stats2    tensorops.Tensor // of the second norm
+	ffn       feedForwardState
+	ends      [2]branchEnd     // of attention, of the feed-forward part
+	recompute bool             // only x is kept; the backward first runs the forward again
+	did       [2]bool          // weight gradients recorded: the feed-forward part's, attention's
+	didNorms  [2]bool          // the second norm's, the first's
+	dm        tensorops.Tensor // gradients kept for weightGrad: the feed-forward part's output
+	dn2, da   tensorops.Tensor // second norm's output, attention's output
+	dn1       tensorops.Tensor
 }
 
 // branchEnd is what the norm after a branch keeps: its input, statistics, and the gradient of its
 // output.
 type branchEnd struct{ y, stats, dy tensorops.Tensor }
 
-func (*block) symbol() byte      { return SymbolDecoder }
-func (b *block) newState() state { return &blockState{mixer: b.mixer.newState()} }
+func (*block) symbol() byte { return SymbolDecoder }
+func (b *block) newState() state {
+	return &blockState{mixer: b.mixer.newState(), ffn: b.ffn.newState()}
+}
 
 func (b *block) uses() []use {
 	us := append(make([]use, 0, 24), b.norm1.uses()...)
@@ -60,10 +59,7 @@ func (b *block) uses() []use {
 	us = append(us, b.proj.uses()...)
 	us = append(us, b.after1.uses()...)
 	us = append(us, b.norm2.uses()...)
-	for i := range b.up {
-		us = append(us, b.up[i].uses()...)
-	}
-	us = append(us, b.down.uses()...)
+	us = append(us, b.ffn.uses()...)
 	us = append(us, b.after2.uses()...)
 	if b.spec.constant {
 		us = append(us, b.constant)
@@ -72,21 +68,18 @@ func (b *block) uses() []use {
 }
 
 func (b *block) linears() []*linear {
-	ms := append(b.mixer.linears(), &b.proj)
-	for i := range b.up {
-		ms = append(ms, &b.up[i])
-	}
-	return append(ms, &b.down)
+	return append(append(b.mixer.linears(), &b.proj), b.ffn.linears()...)
 }
 
 func (s *blockState) drop(l *tensorops.List, all bool) {
 	s.mixer.drop(l)
-	free(l, &s.stats1, &s.o, &s.h, &s.stats2, &s.u[0], &s.u[1])
-	free(l, &s.dm, &s.du0, &s.du1, &s.dn2, &s.da, &s.dn1)
+	free(l, &s.stats1, &s.o, &s.h, &s.stats2)
+	s.ffn.drop(l)
+	free(l, &s.dm, &s.dn2, &s.da, &s.dn1)
 	for i := range s.ends {
 		free(l, &s.ends[i].y, &s.ends[i].stats, &s.ends[i].dy)
 	}
-	s.did, s.didNorms, s.activated = [2]bool{}, [2]bool{}, false
+	s.did, s.didNorms = [2]bool{}, [2]bool{}
 	if all {
 		free(l, &s.x)
 		s.recompute = false
@@ -109,17 +102,11 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	n, s.stats1 = b.norm1.forward(c, x)
 	n = c.gathered(n)
 	s.o = b.mixer.forward(c, s.mixer, n)
-	s.h = b.residual(c, &b.proj, &b.after1, &s.ends[0], s.o, x, b.drops[0])
+	s.h = b.residual(c, c.branch(&b.proj, s.o, x), &b.after1, &s.ends[0], x, b.drops[0])
 	n, s.stats2 = b.norm2.forward(c, s.h)
 	n = c.gathered(n)
-	u := c.project(n, b.up)
-	c.Free(n)
-	s.u = [2]tensorops.Tensor{u[0], u[1]}
-	g := c.AllocLike(s.u[0])
-	b.activation(c, g, s.u)
-	y := b.residual(c, &b.down, &b.after2, &s.ends[1], g, s.h, b.drops[1])
+	y := b.residual(c, b.ffn.forward(c, s.ffn, n, s.h), &b.after2, &s.ends[1], s.h, b.drops[1])
 	b.multiply(c, y)
-	c.Free(g)
 	if c.mb.Recompute {
 		s.drop(c.List, false)
 		s.recompute = true
@@ -127,10 +114,16 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	return y
 }
 
-// residual records skip + factor·dropout(after(m(x))).
-func (b *block) residual(c *pass, m *linear, after *norm, e *branchEnd, x, skip tensorops.Tensor, s site) tensorops.Tensor {
+// branch returns the output of a branch from its last linear layer, like skip but of all positions: this rank's part
+// of a sum over a tensor group.
+func (c *pass) branch(m *linear, x, skip tensorops.Tensor) tensorops.Tensor {
 	y := c.ofPositions(skip, c.mb.Positions)
 	m.forward(c, y, x)
+	return y
+}
+
+// residual records skip + factor·dropout(after(y)). It owns y, a branch's output.
+func (b *block) residual(c *pass, y tensorops.Tensor, after *norm, e *branchEnd, skip tensorops.Tensor, s site) tensorops.Tensor {
 	y = c.total(y)
 	if !after.absent {
 		e.y = y
@@ -163,34 +156,6 @@ func (b *block) sum(c *pass, y, x, skip tensorops.Tensor, s site) {
 		x = y
 	}
 	c.AddScaled(y, x, skip, b.spec.residual)
-}
-
-// activation records the input of the down projection. It may overwrite u's first part.
-func (b *block) activation(c *pass, g tensorops.Tensor, u [2]tensorops.Tensor) {
-	if b.spec.gated {
-		c.Gate(g, u[0], u[1], b.spec.act)
-	} else {
-		c.Act(g, u[0], b.spec.act.Act)
-	}
-}
-
-// activationGrad records the gradients of u from that of the activation, whose memory it uses.
-func (b *block) activationGrad(c *pass, s *blockState, dg tensorops.Tensor) {
-	if b.spec.gated {
-		s.du0, s.du1 = c.AllocLike(s.u[0]), dg
-		c.GateGrad(s.du0, s.du1, dg, s.u[0], s.u[1], b.spec.act)
-	} else {
-		s.du0 = dg
-		c.ActGrad(dg, dg, s.u[0], b.spec.act.Act)
-	}
-}
-
-// activate recomputes the activation for the weight gradient, when u is no longer needed.
-func (b *block) activate(c *pass, s *blockState) {
-	if !s.activated {
-		b.activation(c, s.u[0], s.u)
-	}
-	s.activated = true
 }
 
 // branchGrad returns the gradient of residual's projection. If that is dy itself, it must be kept,
@@ -244,19 +209,9 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1])
 	s.dm = dm
 	n := c.gatherAhead(&b.norm2, s.h)
-	dg := c.AllocLike(s.u[0])
-	b.down.inputGrad(c, dg, dm, false)
-	b.activationGrad(c, s, dg)
-	if c.weightsToo { // a device may compute it together with the gradient, reading the data once
-		b.activate(c, s)
-	}
-	s.dn2 = c.sumOf(s.h, len(b.up))
-	b.up[0].inputGrad(c, s.dn2, s.du0, false)
-	if len(b.up) > 1 {
-		b.up[1].inputGrad(c, s.dn2, s.du1, true)
-	}
+	s.dn2 = b.ffn.inputGrad(c, s.ffn, s.h, dm)
 	all := n.wait(c)
-	s.dn2 = c.totalBeside(s.dn2, func() { b.mlpWeightGrad(c, s, all, true) })
+	s.dn2 = c.totalBeside(s.dn2, func() { b.ffnWeightGrad(c, s, all, true) })
 	s.didNorms[0] = b.norm2.grads(c, dh, s.dn2, s.h, s.stats2, dy)
 
 	da, dx := b.branchGrad(c, dh, &b.after1, &s.ends[0], b.drops[0])
@@ -275,7 +230,7 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 func (b *block) weightGrad(c *pass, st state) {
 	s := st.(*blockState)
 	if !s.did[0] {
-		b.mlpWeightGrad(c, s, tensorops.Tensor{}, false)
+		b.ffnWeightGrad(c, s, tensorops.Tensor{}, false)
 	}
 	b.endGrad(c, &b.after2, &s.ends[1])
 	if !s.didNorms[0] {
@@ -299,25 +254,19 @@ func (b *block) endGrad(c *pass, after *norm, e *branchEnd) {
 	}
 }
 
-// mlpWeightGrad records the weight gradients of the projections around the activation. n is the
-// second norm's output, if available. early means that the gradient of the mlp's output is still
-// needed.
-func (b *block) mlpWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early bool) {
+// ffnWeightGrad records the weight gradients of the feed-forward part. n is the second norm's output, if available.
+// early means that the gradient of the part's output is still needed.
+func (b *block) ffnWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early bool) {
 	s.did[0] = true
-	b.activate(c, s)
-	b.down.weightGrad(c, s.u[0], s.dm)
-	free(c.List, &s.u[0], &s.u[1])
-	if !early {
-		free(c.List, &s.dm)
-	}
-	if !n.Valid() {
-		n = c.gathered(b.norm2.recompute(c, s.h))
-	}
-	b.up[0].weightGrad(c, n, s.du0)
-	if len(b.up) > 1 {
-		b.up[1].weightGrad(c, n, s.du1)
-	}
-	free(c.List, &n, &s.du0, &s.du1)
+	b.ffn.weightGrad(c, s.ffn, s.dm, func() tensorops.Tensor {
+		if !early {
+			free(c.List, &s.dm)
+		}
+		if !n.Valid() {
+			n = c.gathered(b.norm2.recompute(c, s.h))
+		}
+		return n
+	})
 }
 
 // attentionWeightGrad records the weight gradients of the projections around attention. n is the

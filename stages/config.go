@@ -64,6 +64,8 @@ type Config struct {
 	LogitSoftCap     float64 `json:",omitempty"` // limit of the logits; 0: none
 	// Delta describes the decoder layers that have the gated delta rule instead of attention.
 	Delta DeltaConfig `json:",omitzero"`
+	// Experts describes the decoder layers that have a mixture of experts.
+	Experts ExpertConfig `json:",omitzero"`
 	// Adapter describes adapters of the linear layers; nil: there are none.
 	Adapter *Adapter `json:"adapter,omitempty"`
 	// For families other than language models: the fields of the data, the layers of a stack, and
@@ -158,7 +160,7 @@ func (c Config) checkSwitches() error {
 	if t := c.WindowTheta; t != 0 && !(t >= MinRopeTheta && t <= MaxRopeTheta) {
 		return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, windowThetaSwitch, t, float64(MinRopeTheta), MaxRopeTheta)
 	}
-	if err := c.checkDelta(); err != nil {
+	if err := errors.Join(c.checkDelta(), c.checkExperts()); err != nil {
 		return err
 	}
 	return c.checkLayers(noRopeSwitch, c.NoRope)
@@ -187,7 +189,7 @@ const (
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		deltaSwitch:  !c.Delta.none(),
+		deltaSwitch: !c.Delta.none(), expertSwitch: !c.Experts.none(),
 		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0,
 		"attention scale":    c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,

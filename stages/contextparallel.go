@@ -54,6 +54,9 @@ func (m *Model) CheckContext(size int) error {
 	case !c.Delta.none():
 		return fmt.Errorf("%w: context parallelism of %d: the state of the %s passes from each position to the next, across the ranks' blocks: use pipeline or tensor parallelism",
 			ErrModel, size, deltaSwitch)
+	case !c.Experts.none():
+		return fmt.Errorf("%w: context parallelism of %d: it is not supported with experts: use pipeline or data parallelism", ErrModel,
+			size)
 	case c.MTPLayers > 0:
 		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens after a block, which are on other ranks",
 			ErrModel, size)

@@ -207,14 +207,14 @@ func (b *block) decode(c *pass, x tensorops.Tensor, n int) tensorops.Tensor {
 	var ends [2]branchEnd
 	in, stats := b.norm1.forward(c, x)
 	o := b.mixer.decode(c, c.fed.ofLayer(n), in)
-	h := b.residual(c, &b.proj, &b.after1, &ends[0], o, x, b.drops[0])
+	h := b.residual(c, c.branch(&b.proj, o, x), &b.after1, &ends[0], x, b.drops[0])
 	free(c.List, &x, &stats, &o)
 	in, stats = b.norm2.forward(c, h)
-	u := c.project(in, b.up)
-	b.activation(c, u[0], [2]tensorops.Tensor{u[0], u[1]})
-	y := b.residual(c, &b.down, &b.after2, &ends[1], u[0], h, b.drops[1])
+	st := b.ffn.newState()
+	y := b.residual(c, b.ffn.forward(c, st, in, h), &b.after2, &ends[1], h, b.drops[1])
+	st.drop(c.List)
 	b.multiply(c, y)
-	free(c.List, &h, &in, &stats, &u[0], &u[1])
+	free(c.List, &h, &stats)
 	for i := range ends {
 		free(c.List, &ends[i].y, &ends[i].stats)
 	}

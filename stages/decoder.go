@@ -52,6 +52,7 @@ type tensorNames struct {
 	// has its own.
 	qkv, gateUp string
 	delta       deltaNames // of layers with the gated delta rule
+	experts     expertNames
 }
 
 // llamaNames are the names that most families share.
@@ -152,17 +153,28 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 	}
 	b.after1 = norm(f.names.after1, spec.after())
 	b.norm2 = norm(f.names.norm2, spec.before())
-	if spec.gated {
-		b.up = append(b.up, f.column(m, at+f.names.gate, spec.mlpBias, spec.ffn, spec.ffn))
+	if spec.experts.count > 0 {
+		b.ffn = f.experts(m, spec, at)
+	} else {
+		b.ffn = f.dense(m, spec, at)
 	}
-	b.up = append(b.up, f.column(m, at+f.names.up, spec.mlpBias, spec.ffn, spec.ffn))
-	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", b.up)
-	b.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
 	b.after2 = norm(f.names.after2, spec.after())
 	if spec.constant {
 		b.constant = m.constant(at + f.names.constant)
 	}
 	return b
+}
+
+// dense adds a dense feed-forward part.
+func (f *decoder) dense(m *Model, spec layerSpec, at string) feedForward {
+	ffn := &denseFFN{spec: spec.on(m.tensor)}
+	if spec.gated {
+		ffn.up = append(ffn.up, f.column(m, at+f.names.gate, spec.mlpBias, spec.ffn, spec.ffn))
+	}
+	ffn.up = append(ffn.up, f.column(m, at+f.names.up, spec.mlpBias, spec.ffn, spec.ffn))
+	m.storedIn(at+f.names.gateUp, f.names.gateUp != "", ffn.up)
+	ffn.down = f.row(m, at+f.names.down, spec.mlpBias, spec.ffn, spec.ffn)
+	return ffn
 }
 
 // attention adds a layer's attention and its output projection.

@@ -13,6 +13,29 @@ func (s *Stage) Objective(chunk, index int) float64 {
 		loss, _ := st.sum(k)
 		sum += c.MTPWeight / float64(c.MTPLayers) * loss
 	}
+	return sum + s.balance(f)
+}
+
+// balance is the weighted balance loss of a microbatch whose backward has not begun, on a device of float64 numbers. Without
+// a weight nothing is read.
+func (s *Stage) balance(f *inFlight) (sum float64) {
+	for i, l := range s.model.layers {
+		b, ok := l.(*block)
+		if !ok {
+			continue
+		}
+		x, ok := b.ffn.(*expertFFN)
+		if !ok || x.spec.balance == 0 {
+			continue
+		}
+		st := f.states[i].(*blockState).ffn.(*expertState)
+		scores, offsets := tensorops.Elements[float64](st.scores), tensorops.Elements[int32](st.offsets)
+		rows := float64(f.mb.Sequences * f.mb.Positions)
+		for at, score := range scores {
+			e := at % x.spec.count
+			sum += x.spec.balance * float64(x.spec.count) * float64(offsets[e+1]-offsets[e]) / rows * score
+		}
+	}
 	return sum
 }
 

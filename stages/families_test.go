@@ -51,16 +51,18 @@ func drawn(p *stages.Param, dst []float32) {
 	if len(p.Shape) == 1 && (strings.HasSuffix(p.Name, "weight") || p.Constant) {
 		scale, offset = 0.25, 1
 	}
-	base := uint32(2166136261)
-	for _, b := range []byte(p.StoredName()) {
-		base = (base ^ uint32(b)) * 16777619
-	}
-	for i := range dst {
-		h := base ^ uint32(p.StoredAt()+i)*0x9E3779B1
-		h = (h ^ h>>16) * 0x7FEB352D
-		h = (h ^ h>>15) * 0x846CA68B
-		h ^= h >> 16
-		dst[i] = float32(offset + scale*(float64(h%4097)-2048)/2048)
+	for _, part := range p.StoredParts() {
+		base := uint32(2166136261)
+		for _, b := range []byte(part.Name) {
+			base = (base ^ uint32(b)) * 16777619
+		}
+		for i := range part.Len {
+			h := base ^ uint32(part.At+i)*0x9E3779B1
+			h = (h ^ h>>16) * 0x7FEB352D
+			h = (h ^ h>>15) * 0x846CA68B
+			h ^= h >> 16
+			dst[part.First+i] = float32(offset + scale*(float64(h%4097)-2048)/2048)
+		}
 	}
 }
 
@@ -76,15 +78,17 @@ func off(got []float64, want floats) float64 {
 	return worst / size
 }
 
-// stored joins the numbers of parameters that files have in one tensor.
-func stored(m *stages.Model, of map[string][]float64) map[string][]float64 {
-	joined := make(map[string][]float64)
+// stored returns the numbers of the tensors of files, from those of parameters.
+func stored[E float32 | float64](m *stages.Model, of map[string][]E) map[string][]E {
+	tensors := make(map[string][]E)
 	for _, p := range m.Params { // in the order of their rows
 		if v, ok := of[p.Name]; ok {
-			joined[p.StoredName()] = append(joined[p.StoredName()], v...)
+			for _, part := range p.StoredParts() {
+				tensors[part.Name] = append(tensors[part.Name], v[part.First:part.First+part.Len]...)
+			}
 		}
 	}
-	return joined
+	return tensors
 }
 
 // logitsOf feeds each sequence, its first half at once and then token by token.
@@ -208,6 +212,11 @@ func agrees(t *testing.T, dev tensorops.Device, c stages.Config, v *familyVector
 	}
 }
 
+// experts are those of all layers, with weights that add up to 1.
+func experts(count, perToken, width int) stages.ExpertConfig {
+	return stages.ExpertConfig{Count: count, PerToken: perToken, Width: width, Renormalize: true}
+}
+
 // TestLoadsInTransformers writes a model of each family for transformers to load: `make
 // check-hf`, with the Python that TROUPE_PYTHON names.
 func TestLoadsInTransformers(t *testing.T) {
@@ -233,6 +242,15 @@ func TestLoadsInTransformers(t *testing.T) {
 		"llama-linear": plain(stages.Llama, func(c *stages.Config) {
 			c.HeadDim, c.RopeScaling = 6,
 				stages.RopeScaling{Type: "linear", Factor: 2.5}
+		}),
+		"mixtral":        plain(stages.Mixtral, func(c *stages.Config) { c.Experts = experts(4, 2, c.FFN) }),
+		"mixtral-window": plain(stages.Mixtral, func(c *stages.Config) { c.Window, c.Experts = 4, experts(3, 1, c.FFN) }),
+		"qwen3_moe": plain(stages.Qwen3MoE, func(c *stages.Config) {
+			c.HeadDim, c.Experts = 6, experts(5, 3, 10)
+			c.Experts.Dense = []int{1}
+		}),
+		"qwen3_moe-scores": plain(stages.Qwen3MoE, func(c *stages.Config) {
+			c.Tie, c.Experts = true, stages.ExpertConfig{Count: 3, PerToken: 2, Width: 8}
 		}),
 		"mistral":         plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
 		"mistral-window":  plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
@@ -288,14 +306,16 @@ func writeModel(t *testing.T, dir string, w *whole, tokens []int32) {
 		t.Fatal(err)
 	}
 	var tensors []safetensors.Tensor
-	joined := make(map[string][]float32)
 	for _, p := range w.model.Params {
 		drawn(p, w.weights[p.Name])
-		joined[p.StoredName()] = append(joined[p.StoredName()], w.weights[p.Name]...)
 	}
+	numbers := stored(w.model, w.weights)
 	for _, p := range w.model.Params {
-		if p.Stored.Row == 0 {
-			tensors = append(tensors, safetensors.F32(p.StoredName(), p.StoredShape(), joined[p.StoredName()]))
+		if p.Stored.Row > 0 {
+			continue
+		}
+		for _, part := range p.StoredParts() {
+			tensors = append(tensors, safetensors.F32(part.Name, part.Shape, numbers[part.Name]))
 		}
 	}
 	w.load()

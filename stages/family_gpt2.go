@@ -65,8 +65,9 @@ func (gpt2Family) build(m *Model) {
 		mix.qkv = []linear{conv(at+".attn.c_attn", normalInit, c.Hidden, 3*c.Hidden, 3, c.Heads)}
 		b.proj = row(at+".attn.c_proj", c.Hidden, c.Hidden, c.Heads)
 		b.norm2 = layerNorm(at + ".ln_2")
-		b.up = []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN, 1, c.FFN)}
-		b.down = row(at+".mlp.c_proj", c.FFN, c.Hidden, c.FFN)
+		ffn := &denseFFN{spec: b.spec, up: []linear{conv(at+".mlp.c_fc", normalInit, c.Hidden, c.FFN, 1, c.FFN)}}
+		ffn.down = row(at+".mlp.c_proj", c.FFN, c.Hidden, c.FFN)
+		b.ffn = ffn
 		return b
 	}
 	m.addLayers("transformer.h", wte, layerNorm, decoder)

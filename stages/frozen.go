@@ -43,13 +43,20 @@ func (s *Stage) weightTypes() map[int]tensorops.DType {
 	return types
 }
 
-// eachFactor calls f for the weight of every linear layer, and then for every embedding.
+// eachFactor calls f for the weight of every linear layer and of every expert, and then for every embedding.
 func (s *Stage) eachFactor(f func(p *Param, embeds, isHead bool)) {
 	for _, c := range s.order {
 		for _, l := range c.layers {
 			_, isHead := l.(*head)
 			for _, m := range l.linears() {
 				f(m.w.param, false, isHead)
+			}
+			if b := blockOf(l); b != nil {
+				if x, ok := b.ffn.(*expertFFN); ok {
+					for _, u := range []use{x.gate, x.up, x.down} {
+						f(u.param, false, true) // not quantized, as the head's
+					}
+				}
 			}
 		}
 	}

@@ -116,6 +116,7 @@ type reading struct {
 	windows                                 windows
 	delta                                   deltaKeys
 	fullHeads                               fullHeads
+	experts                                 expertKeys
 	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have
 }

@@ -34,6 +34,8 @@ type layerSpec struct {
 
 	qkvBias, outputBias, mlpBias bool
 
+	experts expertSpec // of the feed-forward part; none: it is dense
+
 	gated bool               // the feed-forward part has a gate and so three products
 	act   tensorops.GateOpts // its activation; the limits only count for a gate
 
@@ -96,6 +98,7 @@ func (c Config) layer(i int) layerSpec {
 	l := layerSpec{heads: c.Heads, kvHeads: c.KVHeads, headDim: c.headDim(), ffn: c.FFN, window: c.window(i), scale: c.AttentionScale,
 		softCap: c.AttentionSoftCap, qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias, residual: c.ResidualScale}
 	c.deltaLayer(i, &l)
+	c.expertLayer(i, &l)
 	languageOf(c.Family).layer(c, i, &l)
 	return l
 }
@@ -134,6 +137,9 @@ func (l *layerSpec) flops(width, positions int) float64 {
 	mlp := 4 * h * f
 	if l.gated {
 		mlp = 6 * h * f
+	}
+	if l.experts.count > 0 {
+		mlp = l.experts.flops(h)
 	}
 	if l.mixer == mixDelta {
 		return l.delta.flops(h) + mlp

@@ -11,6 +11,7 @@ const (
 	MaxContext   = 1 << 20
 	MaxVocab     = 1 << 24
 	MaxMTPLayers = 1 << 8
+	MaxExperts   = 1 << 12
 	MinRopeTheta = 1
 	MaxRopeTheta = 1e15
 	MinNormEps   = 1e-30 // still above zero as a float32

@@ -40,7 +40,7 @@ type mtpState struct {
 
 func (*mtp) symbol() byte { return SymbolMTP }
 func (m *mtp) newState() state {
-	return &mtpState{block: blockState{mixer: m.block.mixer.newState()}}
+	return &mtpState{block: *m.block.newState().(*blockState)}
 }
 
 func (m *mtp) uses() []use {

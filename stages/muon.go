@@ -35,6 +35,9 @@ func (m *Model) markHidden() {
 			if mix, ok := b.mixer.(*attentionMixer); ok {
 				mix.markParts()
 			}
+			if x, ok := b.ffn.(*expertFFN); ok {
+				x.markHidden()
+			}
 		}
 	}
 }

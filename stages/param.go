@@ -27,6 +27,9 @@ type Param struct {
 	Hidden *Matrices
 	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.
 	Stored Stored
+	// Parts are the names of a checkpoint's tensors if the parameter is in several: each has an equal part, one
+	// after another. The first dimension of the parameter counts them.
+	Parts []string
 
 	// Whole is the shape of the whole parameter, Split the rule by which tensor parallelism cuts
 	// it, Slice the rank's part. Without tensor parallelism Shape is Whole.

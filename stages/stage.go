@@ -105,6 +105,8 @@ type Stage struct {
 	parts   partExchange     // for a stage whose replicas have parts of the optimizer state
 	holding *chunk           // chunk whose weights may be gathered, if replicas have parts of them
 	normsT  tensorops.Tensor // [len(local)] float64 on the device
+	routers map[*expertFFN]*routerTotals
+	routed  []*routerTotals // the same in the model's order
 }
 
 type chunk struct {
@@ -306,6 +308,7 @@ func (s *Stage) allocate() error {
 	if !s.opts.Inference {
 		s.norms = make([]float64, len(s.local))
 		s.normsT = l.Alloc(tensorops.Float64, len(s.local))
+		s.allocateRouters(l)
 	}
 	if s.opts.Pack {
 		s.allocatePacked(l)

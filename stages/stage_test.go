@@ -21,6 +21,8 @@ var families = []stages.Config{
 		RopeTheta: 1000, AttentionBias: true, Window: 4, Full: []int{1}},
 	{Family: stages.OLMo3, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, RopeTheta: 1000,
 		AttentionBias: true, WindowTheta: 500, Window: 4, Full: []int{1}},
+	{Family: stages.Qwen3MoE, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 10, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 5, PerToken: 3, Width: 20, Dense: []int{1}, Renormalize: true}},
 	{Family: stages.Example, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, RopeTheta: 1000,
 		NoRope: []int{1}, WindowTheta: 500, Window: 4, Full: []int{1}, ResidualScale: 0.4, AttentionScale: 0.7},
 }

@@ -32,10 +32,31 @@ func (p *Param) StoredAt() int {
 	return p.Stored.Row * elements(p.Whole[1:])
 }
 
-// Fused reports whether checkpoints of the model have tensors with several parameters.
+// StoredPart is a tensor of a checkpoint with all elements of a parameter, or some of them.
+type StoredPart struct {
+	Name  string
+	Shape []int
+	At    int // index in the tensor of the first of these elements
+	// The elements of the whole parameter: Len from First on.
+	First, Len int
+}
+
+// StoredParts returns the tensors of a checkpoint that have the parameter, in the order of its elements.
+func (p *Param) StoredParts() (parts []StoredPart) {
+	if len(p.Parts) == 0 {
+		return []StoredPart{{Name: p.StoredName(), Shape: p.StoredShape(), At: p.StoredAt(), Len: elements(p.Whole)}}
+	}
+	n := elements(p.Whole) / len(p.Parts)
+	for i, name := range p.Parts {
+		parts = append(parts, StoredPart{Name: name, Shape: p.Whole[1:], First: i * n, Len: n})
+	}
+	return parts
+}
+
+// Fused reports whether checkpoints of the model have tensors with several parameters, or parameters in several tensors.
 func (m *Model) Fused() bool {
 	for _, p := range m.Params {
-		if p.Stored.Name != "" {
+		if p.Stored.Name != "" || len(p.Parts) > 0 {
 			return true
 		}
 	}

@@ -51,6 +51,9 @@ func (m *Model) CheckTensor(size int) error {
 		}
 		return fmt.Errorf("%w: tensor parallelism of %d: the layers of family %q (%s) cannot be split, only those of %s",
 			ErrModel, size, c.Family, strings.Join(own, ", "), strings.Join(LanguageFamilies(), ", "))
+	case !c.Experts.none():
+		return fmt.Errorf("%w: tensor parallelism of %d: the layers with experts cannot be split: use pipeline or data parallelism",
+			ErrModel, size)
 	case c.Heads%size != 0:
 		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads are not a multiple of it", ErrModel, size, c.Heads)
 	case c.KVHeads%size != 0 && size%c.KVHeads != 0:

@@ -410,7 +410,7 @@ func (m *layer) loss() {
 // optimizer adds the optimizer's operations on the weights of one decoder layer.
 func (m *layer) optimizer() {
 	one := m.cfg
-	one.Full, one.NoRope = nil, nil // they name layers that are left out here
+	one.Full, one.NoRope, one.Experts.Dense = nil, nil, nil // they name layers that are left out here
 	none := one
 	one.Layers, none.Layers = 1, 0
 	n := int(one.Parameters() - none.Parameters())

@@ -82,6 +82,9 @@ func narrowed(c stages.Config) (stages.Config, bool) {
 		c.HeadDim = c.Hidden / c.Heads
 	}
 	c.Hidden, c.FFN, c.Heads, c.KVHeads, c.Vocab = c.Hidden/2, c.FFN/2, c.Heads/2, max(1, c.KVHeads/2), max(2, c.Vocab/2)
+	if c.Experts.Width > 1 {
+		c.Experts.Width /= 2
+	}
 	if c.HeadDim*c.Heads == c.Hidden { // what it would be anyway
 		c.HeadDim = 0
 	}

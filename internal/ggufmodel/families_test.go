@@ -103,7 +103,7 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 	for _, family := range stages.LanguageFamilies() {
-		if came[family] == 0 {
+		if came[family] == 0 && !stages.HasExperts(family) {
 			t.Errorf("no model of %s can be written; see ARCHITECTURE.md", family)
 		}
 	}
@@ -123,12 +123,15 @@ func throughGGUF(t *testing.T, c stages.Config) (got stages.Config, warnings []s
 		return got, nil, err
 	}
 	for _, p := range model.Params {
-		if p.Stored.Row == 0 {
-			shape, n := p.StoredShape(), 4
+		if p.Stored.Row > 0 {
+			continue
+		}
+		for _, part := range p.StoredParts() {
+			shape, n := part.Shape, 4
 			for _, d := range shape {
 				n *= d
 			}
-			m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: p.StoredName(), DType: "F32", Shape: shape,
+			m.Tensors = append(m.Tensors, ggufmodel.Tensor{Name: part.Name, DType: "F32", Shape: shape,
 				Data: func() ([]byte, error) { return make([]byte, n), nil }})
 		}
 	}

@@ -166,7 +166,7 @@ func AdaptedWeights(base, own *checkpoint.Checkpoint, m *stages.Model, seed uint
 // alone is a parameter with a tensor of its own, as checkpoints of adapters have it.
 func alone(p *stages.Param) *stages.Param {
 	own := *p
-	own.Stored = stages.Stored{}
+	own.Stored, own.Parts = stages.Stored{}, nil
 	return &own
 }
 
@@ -179,7 +179,7 @@ func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) e
 			continue
 		}
 		for _, part := range parts.of(p) {
-			_, name, err := find(c, alone(p), part)
+			_, name, err := find(c, alone(p).StoredParts()[0], part)
 			if err != nil {
 				return err
 			}

@@ -46,6 +46,7 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 	shaped, err := cfg.WithShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads,
 		FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
+		Experts: m.Experts.Count, ExpertsPerToken: m.Experts.PerToken, ExpertFFN: m.Experts.Width,
 		Stack: m.Layout, Options: m.Options})
 	if err != nil {
 		return nil, err

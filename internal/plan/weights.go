@@ -45,10 +45,10 @@ func ReadModel(c *checkpoint.Checkpoint) (stages.Config, error) {
 	return m, m.Validate()
 }
 
-// find returns the tensor of a part of a parameter in a checkpoint, which may hold other parameters, too. It must have
-// the model's shape. GPT-2's published files leave out a prefix of the names.
-func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpoint.Tensors, name string, err error) {
-	from, name = c.Model(), p.StoredName()
+// find returns a tensor of a checkpoint that has a parameter, or a part of its optimizer state. It must have the model's shape.
+// GPT-2's published files leave out a prefix of the names.
+func find(c *checkpoint.Checkpoint, stored stages.StoredPart, part string) (from *checkpoint.Tensors, name string, err error) {
+	from, name = c.Model(), stored.Name
 	if part != "" {
 		from, name = c.Optimizer(), part+"."+name
 	}
@@ -63,8 +63,8 @@ func find(c *checkpoint.Checkpoint, p *stages.Param, part string) (from *checkpo
 	switch {
 	case !ok:
 		return nil, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
-	case !slices.Equal(info.Shape, p.StoredShape()):
-		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, p.StoredShape())
+	case !slices.Equal(info.Shape, stored.Shape):
+		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, stored.Shape)
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
 		return nil, "", fmt.Errorf("%s: tensor %q has type %s; only F32, F16 and BF16 are supported", from.Path(name), name, info.DType)
 	}
@@ -126,12 +126,14 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 			continue
 		}
 		for _, part := range parts.of(p) {
-			_, name, err := find(c, p, part)
-			if err != nil {
-				return err
-			}
-			if part == "" {
-				used[name] = true
+			for _, stored := range p.StoredParts() {
+				_, name, err := find(c, stored, part)
+				if err != nil {
+					return err
+				}
+				if part == "" {
+					used[name] = true
+				}
 			}
 		}
 	}
@@ -191,7 +193,7 @@ const headWeight = "lm_head.weight"
 // releases of transformers disagree on which counts. A tied model's head is the
 // embedding, which is its first parameter.
 func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model, headWeight string) error {
-	from, embedding, err := find(c, m.Params[0], "")
+	from, embedding, err := find(c, m.Params[0].StoredParts()[0], "")
 	if err != nil {
 		return err
 	}
@@ -219,53 +221,66 @@ func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model, headWeight string)
 // Weights is the Source that reads a checkpoint.
 func Weights(c *checkpoint.Checkpoint) stages.Source {
 	return func(p *stages.Param, part string, dst []float32) error {
-		from, name, err := find(c, p, part)
-		if err != nil {
-			return err
-		}
-		err = read(from, name, p, dst)
-		from.Forget(name) // else the file's pages would count beside the weights
-		if err != nil || c.Manifest != nil {
-			return err
-		}
-		// Nobody has looked at what other programs have written.
-		for i, v := range dst {
-			if v-v != 0 {
-				return fmt.Errorf("%s: tensor %q: element %d is %g, not a finite number; the file is damaged, or the model has diverged",
-					from.Path(name),
-					name, i, v)
+		for _, stored := range p.StoredParts() {
+			if err := read(c, p, stored, part, dst); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
 }
 
-// read gets a tensor, or the part of it that a rank of a tensor-parallel group has.
-func read(from *checkpoint.Tensors, name string, p *stages.Param, dst []float32) (err error) {
-	if p.Slice == (stages.Slice{}) && p.Stored.Name == "" {
-		return from.Float32(name, dst)
+// read gets what a tensor has of a parameter, or of the part of it that a rank has.
+func read(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, part string, dst []float32) error {
+	from, name, err := find(c, stored, part)
+	if err != nil {
+		return err
 	}
-	first := p.StoredAt()
+	defer from.Forget(name) // else the file's pages would count beside the weights
+	check := func(numbers []float32) error {
+		if c.Manifest != nil {
+			return nil
+		}
+		// Nobody has looked at what other programs have written.
+		for i, v := range numbers {
+			if v-v != 0 {
+				return fmt.Errorf("%s: tensor %q: element %d is %g, not a finite number; the file is damaged, or the model has diverged",
+					from.Path(name), name, i, v)
+			}
+		}
+		return nil
+	}
+	if p.Slice == (stages.Slice{}) && p.Stored.Name == "" && len(p.Parts) == 0 {
+		if err := from.Float32(name, dst); err != nil {
+			return err
+		}
+		return check(dst)
+	}
 	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
-		if err == nil {
-			err = from.Float32At(name, dst[at:at+n], first+wholeAt)
+		lo, hi := max(wholeAt, stored.First), min(wholeAt+n, stored.First+stored.Len)
+		if err != nil || lo >= hi {
+			return
+		}
+		to := dst[at+lo-wholeAt : at+hi-wholeAt]
+		if err = from.Float32At(name, to, stored.At+lo-stored.First); err == nil {
+			err = check(to)
 		}
 	})
 	return err
 }
 
-// Stored gives the bytes of a weight's tensor as a checkpoint has them. They are valid until that is closed.
-func Stored(c *checkpoint.Checkpoint, p *stages.Param) ([]byte, error) {
-	from, name, err := find(c, p, "")
+// Stored gives the bytes of a tensor of a checkpoint. They are valid until that is closed.
+func Stored(c *checkpoint.Checkpoint, stored stages.StoredPart) ([]byte, error) {
+	from, name, err := find(c, stored, "")
 	if err != nil {
 		return nil, err
 	}
 	return from.Bytes(name)
 }
 
-// StoredInfo gives the type and shape of a weight's tensor in a checkpoint.
-func StoredInfo(c *checkpoint.Checkpoint, p *stages.Param) (info safetensors.Info, err error) {
-	from, name, err := find(c, p, "")
+// StoredInfo gives the type and shape of a tensor of a checkpoint.
+func StoredInfo(c *checkpoint.Checkpoint, stored stages.StoredPart) (info safetensors.Info, err error) {
+	from, name, err := find(c, stored, "")
 	if err == nil {
 		info, _ = from.Info(name)
 	}

@@ -150,7 +150,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67, 0}
+	return file_wire_proto_rawDescGZIP(), []int{68, 0}
 }
 
 type RunSummary_State int32
@@ -217,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95, 0}
+	return file_wire_proto_rawDescGZIP(), []int{96, 0}
 }
 
 type ControlRequest_Action int32
@@ -278,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100, 0}
+	return file_wire_proto_rawDescGZIP(), []int{101, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -3876,6 +3876,7 @@ type StageDone struct {
 	BusyNs        int64                  `protobuf:"varint,4,opt,name=busy_ns,json=busyNs,proto3" json:"busy_ns,omitempty"`
 	Trace         []*ActionTime          `protobuf:"bytes,5,rep,name=trace,proto3" json:"trace,omitempty"`
 	Weights       []*Norm                `protobuf:"bytes,6,rep,name=weights,proto3" json:"weights,omitempty"`
+	Routers       []*Router              `protobuf:"bytes,7,rep,name=routers,proto3" json:"routers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3952,6 +3953,90 @@ func (x *StageDone) GetWeights() []*Norm {
 	return nil
 }
 
+func (x *StageDone) GetRouters() []*Router {
+	if x != nil {
+		return x.Routers
+	}
+	return nil
+}
+
+// The statistics of a layer's router over a step.
+type Router struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Layer         int32                  `protobuf:"varint,1,opt,name=layer,proto3" json:"layer,omitempty"`
+	Rows          float64                `protobuf:"fixed64,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	AuxLoss       float64                `protobuf:"fixed64,3,opt,name=aux_loss,json=auxLoss,proto3" json:"aux_loss,omitempty"`
+	Entropy       float64                `protobuf:"fixed64,4,opt,name=entropy,proto3" json:"entropy,omitempty"`
+	Counts        []float64              `protobuf:"fixed64,5,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Router) Reset() {
+	*x = Router{}
+	mi := &file_wire_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Router) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Router) ProtoMessage() {}
+
+func (x *Router) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Router.ProtoReflect.Descriptor instead.
+func (*Router) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Router) GetLayer() int32 {
+	if x != nil {
+		return x.Layer
+	}
+	return 0
+}
+
+func (x *Router) GetRows() float64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *Router) GetAuxLoss() float64 {
+	if x != nil {
+		return x.AuxLoss
+	}
+	return 0
+}
+
+func (x *Router) GetEntropy() float64 {
+	if x != nil {
+		return x.Entropy
+	}
+	return 0
+}
+
+func (x *Router) GetCounts() []float64 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 type Loss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Microbatch    int32                  `protobuf:"varint,1,opt,name=microbatch,proto3" json:"microbatch,omitempty"`
@@ -3964,7 +4049,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3976,7 +4061,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4074,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -4032,7 +4117,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +4129,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4142,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Metric) GetName() string {
@@ -4098,7 +4183,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4110,7 +4195,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4123,7 +4208,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -4151,7 +4236,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4248,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4261,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -4212,7 +4297,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4309,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4322,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -4277,7 +4362,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4289,7 +4374,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +4387,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -4324,7 +4409,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4421,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4434,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -4378,7 +4463,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4390,7 +4475,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4488,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -4440,7 +4525,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4537,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +4550,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -4500,7 +4585,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4597,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4610,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -4557,7 +4642,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4569,7 +4654,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4582,7 +4667,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 type DropState struct {
@@ -4593,7 +4678,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4690,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4703,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 type Saved struct {
@@ -4635,7 +4720,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4647,7 +4732,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4660,7 +4745,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Saved) GetName() string {
@@ -4722,7 +4807,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4819,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,7 +4832,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Slice) GetWhole() []int64 {
@@ -4808,7 +4893,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +4905,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +4918,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4855,7 +4940,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4867,7 +4952,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4880,7 +4965,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Failed) GetActor() string {
@@ -4919,7 +5004,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5016,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5029,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 type Halted struct {
@@ -4956,7 +5041,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5053,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5066,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -5000,7 +5085,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5097,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5110,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 type Left struct {
@@ -5037,7 +5122,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5134,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5147,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Left) GetRank() int32 {
@@ -5084,7 +5169,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5096,7 +5181,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5109,7 +5194,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -5152,7 +5237,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5164,7 +5249,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5177,7 +5262,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -5226,7 +5311,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5238,7 +5323,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5336,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -5462,7 +5547,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5474,7 +5559,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5487,7 +5572,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5712,7 +5797,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +5809,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +5822,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Alive) GetWaiting() string {
@@ -5758,7 +5843,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5770,7 +5855,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5783,7 +5868,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5818,7 +5903,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +5915,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5843,7 +5928,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -5927,7 +6012,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6024,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6037,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -5989,7 +6074,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6001,7 +6086,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6014,7 +6099,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -6051,7 +6136,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6063,7 +6148,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6076,7 +6161,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -6119,7 +6204,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6131,7 +6216,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6144,7 +6229,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -6176,7 +6261,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6273,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,7 +6286,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 // ActionsRequest asks for the recorded actions of the current step. Times are by the coordinator's clock.
@@ -6214,7 +6299,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6311,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6324,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -6262,7 +6347,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6274,7 +6359,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6287,7 +6372,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -6349,7 +6434,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6361,7 +6446,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6374,7 +6459,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -6602,7 +6687,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6614,7 +6699,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6627,7 +6712,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RunInfo) GetName() string {
@@ -6875,7 +6960,7 @@ type Packing struct {
 
 func (x *Packing) Reset() {
 	*x = Packing{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +6972,7 @@ func (x *Packing) String() string {
 func (*Packing) ProtoMessage() {}
 
 func (x *Packing) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +6985,7 @@ func (x *Packing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packing.ProtoReflect.Descriptor instead.
 func (*Packing) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Packing) GetMode() string {
@@ -6959,7 +7044,7 @@ type Documents struct {
 
 func (x *Documents) Reset() {
 	*x = Documents{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6971,7 +7056,7 @@ func (x *Documents) String() string {
 func (*Documents) ProtoMessage() {}
 
 func (x *Documents) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6984,7 +7069,7 @@ func (x *Documents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Documents.ProtoReflect.Descriptor instead.
 func (*Documents) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Documents) GetTrain() int64 {
@@ -7082,7 +7167,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7094,7 +7179,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7107,7 +7192,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Piece) GetText() string {
@@ -7156,7 +7241,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7253,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7266,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -7350,7 +7435,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7362,7 +7447,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7375,7 +7460,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7403,7 +7488,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7415,7 +7500,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7428,7 +7513,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7465,7 +7550,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7477,7 +7562,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7490,7 +7575,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7537,7 +7622,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7549,7 +7634,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7562,7 +7647,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7583,7 +7668,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7595,7 +7680,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7608,7 +7693,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7643,7 +7728,7 @@ type RegroupEvent struct {
 
 func (x *RegroupEvent) Reset() {
 	*x = RegroupEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7655,7 +7740,7 @@ func (x *RegroupEvent) String() string {
 func (*RegroupEvent) ProtoMessage() {}
 
 func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7668,7 +7753,7 @@ func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
 func (*RegroupEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RegroupEvent) GetStep() int64 {
@@ -7702,7 +7787,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +7799,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +7812,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7759,7 +7844,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7771,7 +7856,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7784,7 +7869,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7839,7 +7924,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7851,7 +7936,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7864,7 +7949,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7891,7 +7976,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7903,7 +7988,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7916,7 +8001,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -7947,7 +8032,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7959,7 +8044,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7972,7 +8057,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -8067,7 +8152,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8079,7 +8164,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8092,7 +8177,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 type ListReply struct {
@@ -8104,7 +8189,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8116,7 +8201,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8129,7 +8214,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -8165,7 +8250,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8177,7 +8262,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8190,7 +8275,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RunSummary) GetId() string {
@@ -8328,7 +8413,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8340,7 +8425,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8353,7 +8438,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -8377,7 +8462,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8389,7 +8474,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8402,7 +8487,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8452,7 +8537,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8464,7 +8549,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8477,7 +8562,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8512,7 +8597,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8524,7 +8609,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8537,7 +8622,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8574,7 +8659,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8586,7 +8671,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8599,7 +8684,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8652,7 +8737,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8664,7 +8749,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8677,7 +8762,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8737,7 +8822,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8749,7 +8834,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8762,7 +8847,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8829,7 +8914,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8841,7 +8926,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8854,7 +8939,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -8918,7 +9003,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8930,7 +9015,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8943,7 +9028,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -8984,7 +9069,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8996,7 +9081,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9009,7 +9094,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -9037,7 +9122,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9049,7 +9134,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9062,7 +9147,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -9097,7 +9182,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9109,7 +9194,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9122,7 +9207,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -9153,7 +9238,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9165,7 +9250,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9178,7 +9263,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -9233,7 +9318,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9245,7 +9330,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9258,7 +9343,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -9286,7 +9371,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9298,7 +9383,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9311,7 +9396,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -9343,7 +9428,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9355,7 +9440,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9368,7 +9453,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9452,7 +9537,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9464,7 +9549,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9477,7 +9562,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9502,7 +9587,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9514,7 +9599,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9527,7 +9612,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 type RevokeToken struct {
@@ -9539,7 +9624,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9551,7 +9636,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9564,7 +9649,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9584,7 +9669,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9596,7 +9681,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9609,7 +9694,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9630,7 +9715,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9642,7 +9727,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9655,7 +9740,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9690,7 +9775,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9702,7 +9787,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9715,7 +9800,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9752,7 +9837,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9764,7 +9849,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9777,7 +9862,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9823,7 +9908,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9835,7 +9920,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9848,7 +9933,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 type MembersReply struct {
@@ -9862,7 +9947,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9874,7 +9959,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9887,7 +9972,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -9924,7 +10009,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9936,7 +10021,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9949,7 +10034,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{121}
+	return file_wire_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -10001,7 +10086,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10013,7 +10098,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10026,7 +10111,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{122}
+	return file_wire_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -10432,14 +10517,21 @@ const file_wire_proto_rawDesc = "" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
 	"\x04uses\x18\x03 \x01(\rR\x04uses\x12+\n" +
 	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x14\n" +
-	"\x05first\x18\x05 \x01(\x03R\x05first\"\xe8\x01\n" +
+	"\x05first\x18\x05 \x01(\x03R\x05first\"\x97\x02\n" +
 	"\tStageDone\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12)\n" +
 	"\x06losses\x18\x02 \x03(\v2\x11.troupe.wire.LossR\x06losses\x12'\n" +
 	"\x05norms\x18\x03 \x03(\v2\x11.troupe.wire.NormR\x05norms\x12\x17\n" +
 	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12-\n" +
 	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\x12+\n" +
-	"\aweights\x18\x06 \x03(\v2\x11.troupe.wire.NormR\aweights\"\x87\x01\n" +
+	"\aweights\x18\x06 \x03(\v2\x11.troupe.wire.NormR\aweights\x12-\n" +
+	"\arouters\x18\a \x03(\v2\x13.troupe.wire.RouterR\arouters\"\x7f\n" +
+	"\x06Router\x12\x14\n" +
+	"\x05layer\x18\x01 \x01(\x05R\x05layer\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x01R\x04rows\x12\x19\n" +
+	"\baux_loss\x18\x03 \x01(\x01R\aauxLoss\x12\x18\n" +
+	"\aentropy\x18\x04 \x01(\x01R\aentropy\x12\x16\n" +
+	"\x06counts\x18\x05 \x03(\x01R\x06counts\"\x87\x01\n" +
 	"\x04Loss\x12\x1e\n" +
 	"\n" +
 	"microbatch\x18\x01 \x01(\x05R\n" +
@@ -11014,7 +11106,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -11062,93 +11154,94 @@ var file_wire_proto_goTypes = []any{
 	(*Data)(nil),               // 43: troupe.wire.Data
 	(*TiedGradient)(nil),       // 44: troupe.wire.TiedGradient
 	(*StageDone)(nil),          // 45: troupe.wire.StageDone
-	(*Loss)(nil),               // 46: troupe.wire.Loss
-	(*Metric)(nil),             // 47: troupe.wire.Metric
-	(*Norm)(nil),               // 48: troupe.wire.Norm
-	(*ActionTime)(nil),         // 49: troupe.wire.ActionTime
-	(*Apply)(nil),              // 50: troupe.wire.Apply
-	(*Applied)(nil),            // 51: troupe.wire.Applied
-	(*SaveState)(nil),          // 52: troupe.wire.SaveState
-	(*StageState)(nil),         // 53: troupe.wire.StageState
-	(*WriteState)(nil),         // 54: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 55: troupe.wire.StateWritten
-	(*SendState)(nil),          // 56: troupe.wire.SendState
-	(*DropState)(nil),          // 57: troupe.wire.DropState
-	(*Saved)(nil),              // 58: troupe.wire.Saved
-	(*Slice)(nil),              // 59: troupe.wire.Slice
-	(*StageReady)(nil),         // 60: troupe.wire.StageReady
-	(*Failed)(nil),             // 61: troupe.wire.Failed
-	(*Halt)(nil),               // 62: troupe.wire.Halt
-	(*Halted)(nil),             // 63: troupe.wire.Halted
-	(*Leave)(nil),              // 64: troupe.wire.Leave
-	(*Left)(nil),               // 65: troupe.wire.Left
-	(*ReadWeight)(nil),         // 66: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 67: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 68: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 69: troupe.wire.ApiReply
-	(*Alive)(nil),              // 70: troupe.wire.Alive
-	(*ApiError)(nil),           // 71: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 72: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 73: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 74: troupe.wire.FollowRequest
-	(*Following)(nil),          // 75: troupe.wire.Following
-	(*RecordRequest)(nil),      // 76: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 77: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 78: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 79: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 80: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 81: troupe.wire.RunInfo
-	(*Packing)(nil),            // 82: troupe.wire.Packing
-	(*Documents)(nil),          // 83: troupe.wire.Documents
-	(*Piece)(nil),              // 84: troupe.wire.Piece
-	(*StepEvent)(nil),          // 85: troupe.wire.StepEvent
-	(*Trace)(nil),              // 86: troupe.wire.Trace
-	(*RankClock)(nil),          // 87: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 88: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 89: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 90: troupe.wire.RestartEvent
-	(*RegroupEvent)(nil),       // 91: troupe.wire.RegroupEvent
-	(*StallEvent)(nil),         // 92: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 93: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 94: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 95: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 96: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 97: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 98: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 99: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 100: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 101: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 102: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 103: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 104: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 105: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 106: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 107: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 108: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 109: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 110: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 111: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 112: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 113: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 114: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 115: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 116: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 117: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 118: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 119: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 120: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 121: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 122: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 123: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 124: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 125: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 126: troupe.wire.MemberStatus
-	nil,                        // 127: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 128: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 129: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 130: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 131: troupe.wire.StepEvent.ValLossesEntry
-	nil,                        // 132: troupe.wire.ForecastRequest.VariablesEntry
+	(*Router)(nil),             // 46: troupe.wire.Router
+	(*Loss)(nil),               // 47: troupe.wire.Loss
+	(*Metric)(nil),             // 48: troupe.wire.Metric
+	(*Norm)(nil),               // 49: troupe.wire.Norm
+	(*ActionTime)(nil),         // 50: troupe.wire.ActionTime
+	(*Apply)(nil),              // 51: troupe.wire.Apply
+	(*Applied)(nil),            // 52: troupe.wire.Applied
+	(*SaveState)(nil),          // 53: troupe.wire.SaveState
+	(*StageState)(nil),         // 54: troupe.wire.StageState
+	(*WriteState)(nil),         // 55: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 56: troupe.wire.StateWritten
+	(*SendState)(nil),          // 57: troupe.wire.SendState
+	(*DropState)(nil),          // 58: troupe.wire.DropState
+	(*Saved)(nil),              // 59: troupe.wire.Saved
+	(*Slice)(nil),              // 60: troupe.wire.Slice
+	(*StageReady)(nil),         // 61: troupe.wire.StageReady
+	(*Failed)(nil),             // 62: troupe.wire.Failed
+	(*Halt)(nil),               // 63: troupe.wire.Halt
+	(*Halted)(nil),             // 64: troupe.wire.Halted
+	(*Leave)(nil),              // 65: troupe.wire.Leave
+	(*Left)(nil),               // 66: troupe.wire.Left
+	(*ReadWeight)(nil),         // 67: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 68: troupe.wire.Weight
+	(*ApiRequest)(nil),         // 69: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 70: troupe.wire.ApiReply
+	(*Alive)(nil),              // 71: troupe.wire.Alive
+	(*ApiError)(nil),           // 72: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 73: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 74: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 75: troupe.wire.FollowRequest
+	(*Following)(nil),          // 76: troupe.wire.Following
+	(*RecordRequest)(nil),      // 77: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 78: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 79: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 80: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 81: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 82: troupe.wire.RunInfo
+	(*Packing)(nil),            // 83: troupe.wire.Packing
+	(*Documents)(nil),          // 84: troupe.wire.Documents
+	(*Piece)(nil),              // 85: troupe.wire.Piece
+	(*StepEvent)(nil),          // 86: troupe.wire.StepEvent
+	(*Trace)(nil),              // 87: troupe.wire.Trace
+	(*RankClock)(nil),          // 88: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 89: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 90: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 91: troupe.wire.RestartEvent
+	(*RegroupEvent)(nil),       // 92: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 93: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 94: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 95: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 96: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 97: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 98: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 99: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 100: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 101: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 102: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 103: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 104: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 105: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 106: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 107: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 108: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 109: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 110: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 111: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 112: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 113: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 114: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 115: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 116: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 117: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 118: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 119: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 120: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 121: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 122: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 123: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 124: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 125: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 126: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 127: troupe.wire.MemberStatus
+	nil,                        // 128: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 129: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 130: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 131: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 132: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 133: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -11189,22 +11282,22 @@ var file_wire_proto_depIdxs = []int32{
 	43,  // 35: troupe.wire.Message.data:type_name -> troupe.wire.Data
 	44,  // 36: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
 	45,  // 37: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	50,  // 38: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	51,  // 39: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	52,  // 40: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	53,  // 41: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	60,  // 42: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	61,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	62,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	63,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	64,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	65,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	66,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	67,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	54,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	55,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	56,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	57,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	51,  // 38: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	52,  // 39: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	53,  // 40: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	54,  // 41: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	61,  // 42: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	62,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	63,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	64,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	65,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	66,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	67,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	68,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	55,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	56,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	57,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	58,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
 	34,  // 54: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	34,  // 55: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	34,  // 56: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
@@ -11215,98 +11308,99 @@ var file_wire_proto_depIdxs = []int32{
 	38,  // 61: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
 	39,  // 62: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
 	39,  // 63: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	46,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	48,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	49,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	48,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	47,  // 68: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	24,  // 69: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	37,  // 70: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	58,  // 71: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	59,  // 72: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	34,  // 73: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	39,  // 74: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	72,  // 75: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	74,  // 76: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	97,  // 77: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	100, // 78: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	104, // 79: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	110, // 80: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	115, // 81: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	123, // 82: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	105, // 83: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	76,  // 84: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	78,  // 85: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	71,  // 86: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	70,  // 87: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	73,  // 88: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	75,  // 89: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	80,  // 90: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	98,  // 91: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	101, // 92: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	109, // 93: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	111, // 94: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	120, // 95: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	124, // 96: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	106, // 97: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	77,  // 98: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	79,  // 99: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	1,   // 100: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	127, // 101: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	99,  // 102: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	21,  // 103: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	81,  // 104: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	85,  // 105: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	88,  // 106: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	89,  // 107: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	90,  // 108: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	92,  // 109: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	94,  // 110: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	95,  // 111: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	96,  // 112: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	93,  // 113: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	91,  // 114: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	83,  // 115: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	82,  // 116: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
-	84,  // 117: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	128, // 118: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	129, // 119: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	86,  // 120: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	130, // 121: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	131, // 122: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	21,  // 123: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	87,  // 124: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	101, // 125: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	71,  // 126: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	99,  // 127: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 128: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	99,  // 129: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	103, // 130: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	93,  // 131: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	102, // 132: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 133: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 134: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	132, // 135: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	107, // 136: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	108, // 137: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	99,  // 138: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	112, // 139: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	113, // 140: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	112, // 141: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	116, // 142: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	117, // 143: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	118, // 144: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	119, // 145: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	122, // 146: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	121, // 147: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	126, // 148: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	125, // 149: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 150: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	151, // [151:151] is the sub-list for method output_type
-	151, // [151:151] is the sub-list for method input_type
-	151, // [151:151] is the sub-list for extension type_name
-	151, // [151:151] is the sub-list for extension extendee
-	0,   // [0:151] is the sub-list for field type_name
+	47,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	49,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	50,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	49,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	46,  // 68: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	48,  // 69: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	24,  // 70: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	37,  // 71: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	59,  // 72: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	60,  // 73: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	34,  // 74: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	39,  // 75: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	73,  // 76: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	75,  // 77: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	98,  // 78: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	101, // 79: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	105, // 80: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	111, // 81: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	116, // 82: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	124, // 83: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	106, // 84: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	77,  // 85: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	79,  // 86: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	72,  // 87: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	71,  // 88: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	74,  // 89: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	76,  // 90: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	81,  // 91: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	99,  // 92: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	102, // 93: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	110, // 94: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	112, // 95: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	121, // 96: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	125, // 97: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	107, // 98: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	78,  // 99: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	80,  // 100: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	1,   // 101: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	128, // 102: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	100, // 103: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	21,  // 104: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	82,  // 105: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	86,  // 106: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	89,  // 107: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	90,  // 108: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	91,  // 109: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	93,  // 110: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	95,  // 111: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	96,  // 112: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	97,  // 113: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	94,  // 114: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	92,  // 115: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	84,  // 116: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	83,  // 117: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	85,  // 118: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	129, // 119: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	130, // 120: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	87,  // 121: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	131, // 122: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	132, // 123: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	21,  // 124: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	88,  // 125: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	102, // 126: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	72,  // 127: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	100, // 128: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 129: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	100, // 130: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	104, // 131: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	94,  // 132: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	103, // 133: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	23,  // 134: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 135: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	133, // 136: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	108, // 137: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	109, // 138: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	100, // 139: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	113, // 140: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	114, // 141: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	113, // 142: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	117, // 143: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	118, // 144: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	119, // 145: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	120, // 146: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	123, // 147: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	122, // 148: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	127, // 149: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	126, // 150: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	26,  // 151: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	152, // [152:152] is the sub-list for method output_type
+	152, // [152:152] is the sub-list for method input_type
+	152, // [152:152] is the sub-list for extension type_name
+	152, // [152:152] is the sub-list for extension extendee
+	0,   // [0:152] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11357,7 +11451,7 @@ func file_wire_proto_init() {
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
 	}
-	file_wire_proto_msgTypes[64].OneofWrappers = []any{
+	file_wire_proto_msgTypes[65].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -11370,7 +11464,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Record)(nil),
 		(*ApiRequest_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[65].OneofWrappers = []any{
+	file_wire_proto_msgTypes[66].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -11385,7 +11479,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Record)(nil),
 		(*ApiReply_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[76].OneofWrappers = []any{
+	file_wire_proto_msgTypes[77].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -11398,9 +11492,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Change)(nil),
 		(*RunEvent_Regroup)(nil),
 	}
-	file_wire_proto_msgTypes[81].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[95].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[111].OneofWrappers = []any{
+	file_wire_proto_msgTypes[82].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[96].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[112].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -11412,7 +11506,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   129,
+			NumMessages:   130,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

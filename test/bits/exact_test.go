@@ -94,6 +94,9 @@ func TestExactOtherFamilies(t *testing.T) {
 		"gemma4":        {"model.family=gemma4_text", "model.kv_heads=2", "model.window=6"},
 		"phi3":          {"model.family=phi3", "model.kv_heads=2"},
 		"qwen3_5_text":  {"model.family=qwen3_5_text", "model.kv_heads=2"},
+		"qwen3_moe": {"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3",
+			"model.expert_ffn=24"},
+		"mixtral": {"model.family=mixtral", "model.experts=4", "model.aux_loss_weight=0.1"},
 	} {
 		for precision, types := range precisions {
 			if precision == ", bfloat16, residual float32" || testrun.RaceDetector && precision != "" {

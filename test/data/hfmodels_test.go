@@ -322,7 +322,7 @@ func (m *hfModel) compareGrads(t *testing.T, got map[string][]float64, prefix st
 	return grads, worst
 }
 
-// storedGrads joins the gradients of parameters that files have in one tensor.
+// storedGrads returns the gradients of the tensors in files.
 func (m *hfModel) storedGrads(t *testing.T, of map[string][]float64) map[string][]float64 {
 	t.Helper()
 	model, err := stages.NewModel(m.config)
@@ -332,7 +332,9 @@ func (m *hfModel) storedGrads(t *testing.T, of map[string][]float64) map[string]
 	joined := make(map[string][]float64)
 	for _, p := range model.Params { // in the order of their rows
 		if g, ok := of[p.Name]; ok { // a constant has none
-			joined[p.StoredName()] = append(joined[p.StoredName()], g...)
+			for _, part := range p.StoredParts() {
+				joined[part.Name] = append(joined[part.Name], g[part.First:part.First+part.Len]...)
+			}
 		}
 	}
 	return joined

@@ -34,6 +34,8 @@ import safetensors.torch
 import torch
 import transformers
 
+from experts import files
+
 VOCAB, SEQUENCES, POSITIONS, PROMPT, NEW = 131, 2, 40, 12, 64
 DOCUMENTS = (31, 1, 8), (9, 31)  # positions of the packed documents of each sequence
 LIMIT = 1e-5  # logits, of their largest
@@ -54,12 +56,17 @@ MODELS = {
     # The text is longer than max_position_embeddings, so that each prefix and each generated token has other frequencies.
     "llama-dynamic": ("Llama", dict(max_position_embeddings=24, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=4.0))),
     "mistral": ("Mistral", dict(sliding_window=7)),
+    "mixtral": ("Mixtral", dict(num_local_experts=5, num_experts_per_tok=2)),
+    "mixtral-window": ("Mixtral", dict(sliding_window=7, num_local_experts=3, num_experts_per_tok=1, router_aux_loss_coef=0.02)),
     "qwen2": ("Qwen2", dict(head_dim=None, hidden_size=60, tie_word_embeddings=True)),
     "qwen2-windows": ("Qwen2", dict(WINDOWS, max_window_layers=1)),
     "qwen2-yarn": ("Qwen2", dict(rope_parameters=YARN)),
     "qwen3": ("Qwen3", dict(tie_word_embeddings=True)),
     "qwen3-windows": ("Qwen3", dict(WINDOWS, attention_bias=True, layer_types=["sliding_attention", "full_attention"] * 2)),
     "qwen3-yarn": ("Qwen3", dict(rope_parameters=dict(YARN, factor=3.5, attention_factor=1.25, beta_fast=24.0, beta_slow=1.5, truncate=False))),
+    "qwen3_moe": ("Qwen3Moe", dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=22, norm_topk_prob=True)),
+    "qwen3_moe-dense": ("Qwen3Moe", dict(num_experts=4, num_experts_per_tok=4, moe_intermediate_size=26, mlp_only_layers=[3], decoder_sparse_step=2,
+                                         num_hidden_layers=6, attention_bias=True, tie_word_embeddings=True)),
     "smollm3": ("SmolLM3", dict(no_rope_layer_interval=3, rope_parameters=YARN)),
     "smollm3-windows": ("SmolLM3", dict(WINDOWS, no_rope_layers=[1, 0, 0, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
     "granite": ("Granite", dict(embedding_multiplier=1.3, attention_multiplier=0.21, residual_multiplier=0.7, logits_scaling=1.7,
@@ -104,7 +111,7 @@ def config_of(kind, changes):
         keys = dict(text_config=keys, vision_config=dict(hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
                                                          image_size=8, patch_size=4), mm_tokens_per_image=4, image_token_index=VOCAB - 1)
     config = getattr(transformers, kind + "Config")(**keys)
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     return config
 
 
@@ -122,7 +129,7 @@ def model_of(config, seed):
             elif "embed" in name or name.endswith(("wte.weight", "wpe.weight")):
                 p.copy_((0.1 if config.tie_word_embeddings else 0.7) * noise)  # a tied model would repeat its last token
             else:
-                inputs = p.shape[0] if config.model_type == "gpt2" else math.prod(p.shape[1:])
+                inputs = p.shape[0] if config.model_type == "gpt2" else p.shape[-1] if ".experts." in name else math.prod(p.shape[1:])
                 p.copy_(1.2 * noise / math.sqrt(inputs))
         for name, b in sorted(model.named_buffers()):
             if name.endswith("layer_scalar"):
@@ -177,7 +184,13 @@ def gradients(model, tokens, targets):
     model.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(input_ids=tokens, use_cache=False).logits.reshape(-1, VOCAB), targets, ignore_index=-100)
     loss.backward()
-    return loss.item(), {key.replace("model.language_model.", "model."): p.grad for key, p in model.named_parameters() if p.grad is not None}
+    return loss.item(), named(model)
+
+
+def named(model):
+    """The gradients of a model by the names of tensors in files."""
+    return {name: g for key, p in model.named_parameters() if p.grad is not None
+            for name, g in files(model.config.model_type, key.replace("model.language_model.", "model."), p.grad)}
 
 
 def packed(model, tokens, targets):
@@ -190,7 +203,7 @@ def packed(model, tokens, targets):
     logits = torch.cat([model(input_ids=t[None], position_ids=(torch.arange(POSITIONS) - s)[None], use_cache=False).logits for t, s in zip(tokens, starts)])
     logs = torch.log_softmax(logits, -1).gather(-1, targets.reshape(SEQUENCES, POSITIONS, 1)).flatten()
     (-logs.sum()).backward()
-    grads = {key.replace("model.language_model.", "model."): p.grad for key, p in model.named_parameters() if p.grad is not None}
+    grads = named(model)
     return starts.flatten().tolist(), {"packed": logs, **{"packed_grad." + key: g.clone() for key, g in grads.items()}}
 
 
@@ -264,7 +277,8 @@ def write(path, name, kind, changes, first=100):
 
 
 def load(path):
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32)
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager",
+                                                                        experts_implementation="eager", dtype=torch.float32)
     return model.eval(), {k: v for k, v in info.items() if v}
 
 

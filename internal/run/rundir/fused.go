@@ -9,25 +9,38 @@ import (
 )
 
 // tensors returns the tensors of a checkpoint: the weights and the parts of the optimizer state.
-// Where the model's files have several parameters in one tensor, it joins them. of makes the tensor
-// of one parameter.
+// Where the model's files have several parameters in one tensor, it joins them; where they have one in
+// several, it divides it. of makes the tensor of one parameter or of a part.
 func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors.Tensor, error)) (model, optimizer []safetensors.Tensor,
 	err error) {
 	joined := make(map[string]*fused)
 	for _, v := range saved {
-		t, err := of(v)
-		if err != nil {
-			return nil, nil, err
-		}
 		to := &model
 		if v.Part != "" {
 			to = &optimizer
 		}
-		if v.Index >= len(s.params) || s.params[v.Index].Stored.Name == "" {
+		var p *stages.Param
+		if v.Index < len(s.params) {
+			p = s.params[v.Index]
+		}
+		if p != nil && len(p.Parts) > 0 {
+			for _, one := range divided(v, p) {
+				t, err := of(one)
+				if err != nil {
+					return nil, nil, err
+				}
+				*to = append(*to, t)
+			}
+			continue
+		}
+		t, err := of(v)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p == nil || p.Stored.Name == "" {
 			*to = append(*to, t)
 			continue
 		}
-		p := s.params[v.Index]
 		name := p.StoredName()
 		if v.Part != "" {
 			name = v.Part + "." + name
@@ -44,6 +57,25 @@ func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors
 		f.parts = append(f.parts, t)
 	}
 	return model, optimizer, nil
+}
+
+// divided returns what the model's files have in several tensors, one by one.
+func divided(v stages.Saved, p *stages.Param) (all []stages.Saved) {
+	for _, part := range p.StoredParts() {
+		one := v
+		if one.Name, one.Shape = part.Name, part.Shape; v.Part != "" {
+			one.Name = v.Part + "." + part.Name
+		}
+		first, last := part.First, part.First+part.Len
+		if v.Data != nil {
+			one.Data = v.Data[first:last:last]
+		}
+		if v.Narrow != nil {
+			one.Narrow = v.Narrow[2*first : 2*last : 2*last]
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // fused is a tensor made of the rows of others, in order.

@@ -18,6 +18,39 @@ func TestFused(t *testing.T) {
 	m, err := stages.NewModel(stages.Config{Family: stages.Phi3, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 6, Context: 4, Vocab: 5,
 		RopeTheta: 1e4})
 	must(t, err)
+	ckpt := writtenAndRead(t, m)
+	const qkv = "model.layers.0.self_attn.qkv_proj.weight"
+	if info, ok := ckpt.Model().Info(qkv); !ok || !slices.Equal(info.Shape, []int{16, 8}) {
+		t.Errorf("%s has the shape %v, want 16 rows of 8", qkv, info.Shape)
+	}
+	if names := ckpt.Optimizer().Names(); !slices.Contains(names, "m."+qkv) || len(names) != len(ckpt.Model().Names()) {
+		t.Errorf("the optimizer's tensors are %q", names)
+	}
+}
+
+// TestDivided: a parameter that a model's files have in several tensors is divided in a checkpoint, with its optimizer
+// state, and found in it again.
+func TestDivided(t *testing.T) {
+	m, err := stages.NewModel(stages.Config{Family: stages.Qwen3MoE, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 6, Context: 4,
+		Vocab: 5, RopeTheta: 1e4, Experts: stages.ExpertConfig{Count: 3, PerToken: 2, Width: 5}})
+	must(t, err)
+	ckpt := writtenAndRead(t, m)
+	for name, shape := range map[string][]int{"gate_proj": {5, 8}, "up_proj": {5, 8}, "down_proj": {8, 5}} {
+		for _, e := range []string{"0", "2"} {
+			full := "model.layers.0.mlp.experts." + e + "." + name + ".weight"
+			if info, ok := ckpt.Model().Info(full); !ok || !slices.Equal(info.Shape, shape) {
+				t.Errorf("%s has the shape %v, want %v", full, info.Shape, shape)
+			}
+			if _, ok := ckpt.Optimizer().Info("m." + full); !ok {
+				t.Errorf("m.%s is missing", full)
+			}
+		}
+	}
+}
+
+// writtenAndRead writes a checkpoint of a model, and compares what is read from it with what was written.
+func writtenAndRead(t *testing.T, m *stages.Model) *checkpoint.Checkpoint {
+	t.Helper()
 	out := memoryDir(t)
 	fsys, err := checkpoint.OpenFS(out)
 	must(t, err)
@@ -48,13 +81,6 @@ func TestFused(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, ckpt.Close()) })
 	must(t, plan.CheckWeights(ckpt, m, func(*stages.Param) []string { return []string{"m"} }))
-	const qkv = "model.layers.0.self_attn.qkv_proj.weight"
-	if info, ok := ckpt.Model().Info(qkv); !ok || !slices.Equal(info.Shape, []int{16, 8}) {
-		t.Errorf("%s has the shape %v, want 16 rows of 8", qkv, info.Shape)
-	}
-	if names := ckpt.Optimizer().Names(); !slices.Contains(names, "m."+qkv) || len(names) != len(ckpt.Model().Names()) {
-		t.Errorf("the optimizer's tensors are %q", names)
-	}
 	read := plan.Weights(ckpt)
 	for _, p := range m.Params {
 		for _, part := range []string{"", "m"} {
@@ -67,4 +93,5 @@ func TestFused(t *testing.T) {
 			}
 		}
 	}
+	return ckpt
 }

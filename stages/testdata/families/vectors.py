@@ -25,6 +25,7 @@ import torch
 import transformers
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../testdata/hf"))
+from experts import files  # noqa: E402
 from forward import element  # noqa: E402
 
 VOCAB, SEQUENCES, POSITIONS, STEPS = 17, 2, 10, 20
@@ -41,6 +42,10 @@ MODELS = {
     "llama, wide heads and linear scaling": transformers.LlamaConfig(**SIZES, head_dim=6, rms_norm_eps=1e-3, rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=2.5)),
     "mistral": transformers.MistralConfig(**SIZES, sliding_window=None),
     "mistral, window and wide heads": transformers.MistralConfig(**SIZES, sliding_window=4, head_dim=6),
+    "mixtral": transformers.MixtralConfig(**SIZES, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_moe": transformers.Qwen3MoeConfig(**SIZES, head_dim=6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True),
+    "qwen3_moe, a dense layer and weights as they are": transformers.Qwen3MoeConfig(**SIZES, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=14,
+                                                                                  mlp_only_layers=[0], tie_word_embeddings=True),
     "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen2, windows from the second layer on": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1),
     "qwen3": transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
@@ -84,11 +89,12 @@ def drawn(name, shape):
 
 
 def vector(name, config):
-    config._attn_implementation = "eager"
+    config._attn_implementation = config._experts_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).double().eval()
     with torch.no_grad():
         for key, p in [*model.named_parameters(), *((key, b) for key, b in model.named_buffers() if key.endswith("layer_scalar"))]:
-            p.copy_(drawn(key, p.shape))
+            for part, of in files(config.model_type, key, p):
+                of.copy_(drawn(part, of.shape))
     ids = [int(2048 * (1 + element(name, i, 1, 0))) % VOCAB for i in range(2 * SEQUENCES * POSITIONS)]
     tokens, targets = ids[:SEQUENCES * POSITIONS], ids[SEQUENCES * POSITIONS:]
     x, y = torch.tensor(tokens).reshape(SEQUENCES, POSITIONS), torch.tensor(targets)
@@ -102,7 +108,7 @@ def vector(name, config):
     first = logits().detach()
     value = loss()
     value.backward()
-    grads = {key: packed(p.grad.flatten()) for key, p in model.named_parameters()}
+    grads = {part: packed(g.flatten()) for key, p in model.named_parameters() for part, g in files(config.model_type, key, p.grad)}
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
     adamw = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=3e-3, betas=(0.9, 0.99), eps=1e-8)
@@ -124,7 +130,8 @@ def check(folder):
         path = os.path.join(folder, name)
         with open(os.path.join(path, "logits.json")) as f:
             ours = json.load(f)
-        model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager", dtype=torch.float32)
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(path, output_loading_info=True, attn_implementation="eager",
+                                                                            experts_implementation="eager", dtype=torch.float32)
         theirs = model.eval()(input_ids=torch.tensor([ours["tokens"]]), use_cache=False).logits[0].detach().double()
         mine = torch.tensor(ours["logits"], dtype=torch.float64).reshape(theirs.shape)
         off = ((theirs - mine).abs().max() / mine.abs().max()).item()

@@ -1,0 +1,132 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// expertFFN is a feed-forward part of several experts, of which a router chooses some for each position (Shazeer et
+// al. 2017, arXiv 1701.06538). No position is dropped. The rows of an expert are contiguous in its products; how many
+// it has is known to the device alone, so a list does not depend on it. A position's experts are added in the order of
+// their numbers. All of it is computed for one microbatch, so no bit depends on the layout.
+type expertFFN struct {
+	spec           expertSpec
+	act            tensorops.GateOpts
+	router         use // [E, C]
+	gate, up, down use // the experts' matrices one after another: [E, F, C] two times, and [E, C, F]
+}
+
+// expertState holds what a backward needs. The rows that the experts read, and those that they return, are not kept.
+type expertState struct {
+	scores, weights, experts, places, offsets tensorops.Tensor // see tensorops.List.Route
+	u                                         [2]tensorops.Tensor
+	// Kept for weightGrad: the activation times its weight, and gradients.
+	activation tensorops.Tensor
+	du         [2]tensorops.Tensor
+	dlogits    tensorops.Tensor
+}
+
+func (s *expertState) drop(l *tensorops.List) {
+	free(l, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
+}
+
+func (*expertFFN) newState() feedForwardState { return new(expertState) }
+
+func (f *expertFFN) uses() []use { return []use{f.router, f.gate, f.up, f.down} }
+
+// linears returns none: the matrices of experts have no adapters and no packed forms. The router's matrix is small.
+func (*expertFFN) linears() []*linear { return nil }
+
+// pairs returns the number of pairs of a position and one of its experts.
+func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
+
+// product records the product of the experts' rows x with their matrices, to a new tensor.
+func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, dtype tensorops.DType, out int) tensorops.Tensor {
+	y := c.Alloc(dtype, f.pairs(c), out)
+	c.GroupedMatMul(y, x, c.weight(w), s.offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16})
+	return y
+}
+
+// dispatch returns the experts' rows of x.
+func (f *expertFFN) dispatch(c *pass, s *expertState, x tensorops.Tensor) tensorops.Tensor {
+	rows := c.Alloc(c.inner(), f.pairs(c), x.Cols())
+	c.Dispatch(rows, x, s.places)
+	return rows
+}
+
+// route records the choice of experts from the norm's output.
+func (f *expertFFN) route(c *pass, s *expertState, n tensorops.Tensor) {
+	rows, k := c.rows(), f.spec.perToken
+	s.scores, s.weights = c.Alloc(tensorops.Float32, rows, f.spec.count), c.Alloc(tensorops.Float32, rows, k)
+	s.experts, s.places = c.Alloc(tensorops.Int32, rows, k), c.Alloc(tensorops.Int32, rows, k)
+	s.offsets = c.Alloc(tensorops.Int32, f.spec.count+1)
+	c.MatMul(s.scores, n, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16})
+	c.Route(s.scores, s.weights, s.experts, s.places, s.offsets, s.scores, tensorops.Tensor{}, f.spec.route())
+}
+
+func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) tensorops.Tensor {
+	s, width := st.(*expertState), n.Cols()
+	f.route(c, s, n)
+	rows := f.dispatch(c, s, n)
+	c.Free(n)
+	s.u[0] = f.product(c, s, rows, f.gate, c.inner(), f.spec.width)
+	s.u[1] = f.product(c, s, rows, f.up, c.inner(), f.spec.width)
+	c.Free(rows)
+	g := c.AllocLike(s.u[0])
+	c.Gate(g, s.u[0], s.u[1], f.act)
+	out := f.product(c, s, g, f.down, c.inner(), width)
+	c.Free(g)
+	y := c.ofPositions(skip, c.mb.Positions)
+	c.Combine(y, out, s.places, s.weights)
+	c.Free(out)
+	return y
+}
+
+func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor) tensorops.Tensor {
+	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
+	rows := f.dispatch(c, s, dy)
+	dg := c.AllocLike(s.u[0])
+	c.GroupedMatMul(dg, rows, c.weight(f.down), s.offsets, o)
+	c.Free(rows)
+	s.activation = c.AllocLike(s.u[0])
+	c.Gate(s.activation, s.u[0], s.u[1], f.act)
+	dweights := c.AllocLike(s.weights)
+	c.WeighRows(s.activation, dg, dweights, s.weights, s.places)
+	s.dlogits = c.AllocLike(s.scores)
+	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, f.spec.routeGrad(c.rows()))
+	c.Free(dweights)
+	s.du[0], s.du[1] = c.AllocLike(s.u[0]), dg
+	c.GateGrad(s.du[0], s.du[1], dg, s.u[0], s.u[1], f.act)
+	free(c.List, &s.u[0], &s.u[1])
+
+	drows := c.Alloc(tensorops.Float32, f.pairs(c), x.Cols())
+	c.GroupedMatMul(drows, s.du[0], c.weight(f.gate), s.offsets, o)
+	o.Accumulate = true
+	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), s.offsets, o)
+	dn := c.sumOf(x, 2)
+	c.Combine(dn, drows, s.places, tensorops.Tensor{})
+	c.Free(drows)
+	c.MatMul(dn, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
+	return dn
+}
+
+func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor, norm func() tensorops.Tensor) {
+	s := st.(*expertState)
+	f.count(c, s)
+	if !f.down.frozen() {
+		rows := f.dispatch(c, s, dy)
+		c.GroupedWeightGrad(c.grad(f.down), rows, s.activation, s.offsets, c.stage.opts.BF16)
+		c.Free(rows)
+	}
+	free(c.List, &s.activation)
+	n := norm()
+	rows := f.dispatch(c, s, n)
+	for i, w := range []use{f.gate, f.up} {
+		if !w.frozen() {
+			c.GroupedWeightGrad(c.grad(w), s.du[i], rows, s.offsets, c.stage.opts.BF16)
+		}
+	}
+	c.Free(rows)
+	if !f.router.frozen() {
+		c.MatMul(c.grad(f.router), s.dlogits, n, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
+	}
+	c.Free(n)
+	s.drop(c.List)
+}

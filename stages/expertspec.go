@@ -1,0 +1,130 @@
+package stages
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ExpertConfig holds the sizes of the decoder layers whose feed-forward part is a mixture of experts. The zero value:
+// the model has none.
+type ExpertConfig struct {
+	Count    int // experts of a layer
+	PerToken int // experts that compute each token
+	Width    int // inner width of an expert
+	// Dense lists the decoder layers with one dense feed-forward part of width FFN instead, in ascending order. Layers of
+	// multi-token prediction have experts.
+	Dense []int `json:",omitempty"`
+	// Renormalize divides the weights of a token's experts by their sum.
+	Renormalize bool `json:",omitempty"`
+	// AuxLossWeight is the weight of the balance loss in the total loss. The loss of a layer and a microbatch of N tokens is
+	// E·Σ f[e]·P[e], with f[e] the pairs of a token and expert e, divided by N, and P[e] the mean of the router's softmax:
+	// PerToken if all experts have equal loads. The balance loss of a microbatch is the mean over the layers with experts,
+	// weighted by its tokens. Transformers has one loss over all layers, with the means of f and P over them, which layers in
+	// different stages cannot share; with one layer of experts the two are the same.
+	AuxLossWeight float64 `json:",omitempty"`
+}
+
+// expertSwitch names these layers in errors.
+const expertSwitch = "experts"
+
+func (x ExpertConfig) none() bool { return x.Count == 0 }
+
+// layers returns the number of layers with experts, of all decoder layers.
+func (x ExpertConfig) layers(all int) int {
+	if x.none() {
+		return 0
+	}
+	return all - len(x.Dense)
+}
+
+func (c Config) checkExperts() error {
+	x := c.Experts
+	if x.none() {
+		if x.PerToken != 0 || x.Width != 0 || len(x.Dense) > 0 || x.Renormalize || x.AuxLossWeight != 0 {
+			return fmt.Errorf("%w: the sizes of experts are set, but there are no experts: set their number, or leave the sizes out",
+				ErrModel)
+		}
+		return nil
+	}
+	switch {
+	case x.Count < 1 || x.Count > MaxExperts:
+		return fmt.Errorf("%w: there are %d experts: it must be from 1 to %d", ErrModel, x.Count, MaxExperts)
+	case x.PerToken < 1 || x.PerToken > x.Count:
+		return fmt.Errorf("%w: each token has %d experts: it must be from 1 to the number of experts, %d", ErrModel, x.PerToken, x.Count)
+	case x.Width < 1 || x.Width > MaxFFN:
+		return fmt.Errorf("%w: an expert has width %d: it must be from 1 to %d", ErrModel, x.Width, MaxFFN)
+	case !(x.AuxLossWeight >= 0) || math.IsInf(x.AuxLossWeight, 1):
+		return fmt.Errorf("%w: the weight of the auxiliary loss is %g: it must be 0 or more", ErrModel, x.AuxLossWeight)
+	case c.MLPBias:
+		return fmt.Errorf("%w: experts with biases are not supported: leave mlp_bias out", ErrModel)
+	case int64(x.Count)*int64(max(x.Width, c.Hidden)) > tensorops.MaxDim:
+		return fmt.Errorf("%w: %d experts of width %d at hidden %d exceed the limit of %d rows in a matrix", ErrModel, x.Count, x.Width,
+			c.Hidden, tensorops.MaxDim)
+	}
+	return c.checkLayers("layers without experts", x.Dense)
+}
+
+// expertSpec describes the experts of a layer; count 0: its feed-forward part is dense.
+type expertSpec struct {
+	count, perToken, width int
+	renormalize            bool
+	balance                float64 // weight of this layer's balance loss
+}
+
+// expertLayer gives layer i experts if the Config says so.
+func (c Config) expertLayer(i int, l *layerSpec) {
+	if x := c.Experts; !x.none() && !slices.Contains(x.Dense, i) {
+		share := x.AuxLossWeight / float64(max(1, x.layers(c.Layers)+c.MTPLayers))
+		l.experts = expertSpec{x.Count, x.PerToken, x.Width, x.Renormalize, share}
+	}
+}
+
+// route returns the options of the router's forward.
+func (x expertSpec) route() tensorops.RouteOpts {
+	return tensorops.RouteOpts{Renormalize: x.renormalize}
+}
+
+// routeGrad returns those of its gradient. The loss is summed over the tokens, and so the gradient of the balance loss
+// is that of rows·balance·E·Σ f[e]·P[e].
+func (x expertSpec) routeGrad(rows int) tensorops.RouteOpts {
+	o := x.route()
+	o.Balance = x.balance * float64(x.count) / float64(max(rows, 1))
+	return o
+}
+
+// flops estimates the floating-point operations of a forward pass for one token.
+func (x expertSpec) flops(hidden float64) float64 {
+	return 2*hidden*float64(x.count) + 6*hidden*float64(x.width)*float64(x.perToken)
+}
+
+// expertNames are the names of a layer's experts. Checkpoints have a tensor for each expert, with its number between the
+// name of the list and that of the matrix; in a run all experts have one parameter.
+type expertNames struct{ router, list, gate, up, down string }
+
+// experts adds a layer's router and experts.
+func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
+	x, n, hidden := spec.experts, f.names.experts, m.Config.Hidden
+	ffn := &expertFFN{spec: x, act: spec.act, router: m.add(at+n.router+".weight", normalInit, x.count, hidden)}
+	matrices := func(name string, init Init, out, in int) use {
+		u := m.add(at+n.list+"."+name+".weight", init, x.count, out, in)
+		u.param.Parts = make([]string, x.count)
+		for e := range u.param.Parts {
+			u.param.Parts[e] = fmt.Sprintf("%s%s.%d.%s.weight", at, n.list, e, name)
+		}
+		return u
+	}
+	ffn.gate = matrices(n.gate, normalInit, x.width, hidden)
+	ffn.up = matrices(n.up, normalInit, x.width, hidden)
+	ffn.down = matrices(n.down, m.residualInit(), hidden, x.width)
+	return ffn
+}
+
+// markHidden notes the experts' matrices, each of which Muon makes orthogonal by itself.
+func (f *expertFFN) markHidden() {
+	for _, u := range []use{f.gate, f.up, f.down} {
+		u.param.Hidden = &Matrices{Out: u.param.Whole[1], In: u.param.Whole[2], Blocks: 1}
+	}
+}

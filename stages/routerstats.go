@@ -1,0 +1,68 @@
+package stages
+
+import "github.com/troupe-ml/troupe/tensorops"
+
+// RouterStats are sums over the microbatches of a step of what a layer's router did. Layers whose weights are all
+// frozen have none.
+type RouterStats struct {
+	Layer   int       // index in Model.Symbols
+	Rows    float64   // tokens
+	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens
+	Entropy float64   // of the scores, in nats
+	Counts  []float64 // tokens by expert
+}
+
+// routerTotals is a router's statistics on the device.
+type routerTotals struct {
+	layer int
+	sums  tensorops.Tensor // see tensorops.RouteStats
+	host  []float64
+}
+
+// allocateRouters allocates the statistics of the routers on this rank.
+func (s *Stage) allocateRouters(l *tensorops.List) {
+	for i, layer := range s.model.layers {
+		b := blockOf(layer)
+		if b == nil || frozenLayer(layer) {
+			continue
+		}
+		f, ok := b.ffn.(*expertFFN)
+		if !ok || s.byParam[f.router.param.Index] == nil {
+			continue
+		}
+		n := tensorops.RouteCounts + f.spec.count
+		t := &routerTotals{layer: i, sums: l.Alloc(tensorops.Float64, n), host: make([]float64, n)}
+		l.Fill(t.sums, 0)
+		if s.routers == nil {
+			s.routers = make(map[*expertFFN]*routerTotals)
+		}
+		s.routers[f] = t
+		s.routed = append(s.routed, t)
+	}
+}
+
+// RouterStats records the end of a step's statistics, and begins those of the next step. The returned function returns
+// them after the list has completed, in the model's order.
+func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
+	for _, t := range s.routed {
+		l.Fetch(tensorops.HostBytes(t.host), t.sums)
+		l.Fill(t.sums, 0)
+	}
+	return func() (all []RouterStats) {
+		for _, t := range s.routed {
+			if t.host[tensorops.RouteRows] > 0 {
+				all = append(all, RouterStats{Layer: t.layer, Rows: t.host[tensorops.RouteRows], AuxLoss: t.host[tensorops.RouteBalance],
+					Entropy: t.host[tensorops.RouteEntropy], Counts: append([]float64(nil), t.host[tensorops.RouteCounts:]...)})
+			}
+		}
+		return all
+	}
+}
+
+// count adds a microbatch to the statistics of the layer's router. Weight gradients are recorded in the order of the
+// microbatches, so the sums are the same in every layout.
+func (f *expertFFN) count(c *pass, s *expertState) {
+	if t := c.stage.routers[f]; t != nil {
+		c.RouteStats(t.sums, s.scores, s.offsets)
+	}
+}
