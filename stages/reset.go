@@ -1,0 +1,47 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// Reset ends the step in progress as if it had never begun, at any point of it, also after a list that failed: it
+// frees microbatches in flight, gathered weights and gradients from other ranks, clears all gradients, and forgets
+// which sums over the replicas were started. Weights and optimizer state do not change. So the step can be computed
+// again with the same bits. A speculative update must be rolled back first. No collective may still be in progress,
+// and all replicas of the stage must reset.
+func (s *Stage) Reset(l *tensorops.List) {
+	s.AbortMicrobatches(l)
+	s.letGo(l)
+	for _, h := range s.local {
+		if h.padded.Valid() { // ZeRO-2: a whole gradient that was not summed yet
+			l.Free(h.padded)
+			h.padded, h.g[h.place()] = tensorops.Tensor{}, tensorops.Tensor{}
+		}
+		for i := range h.others {
+			free(l, &h.others[i].Grad)
+		}
+		h.others = h.others[:0]
+	}
+	s.flat.summing = s.flat.summing[:0]
+	s.clearDone()
+	s.ClearGrads(l)
+}
+
+// SetGroups replaces the groups of the stage's ranks, for the next step. Each must have the size and the rank of the
+// one that it replaces; nil: the rank has no such group.
+func (s *Stage) SetGroups(tensor, context, data tensorops.Group) error {
+	o := &s.opts
+	for _, g := range []struct {
+		name string
+		was  *tensorops.Group
+		is   tensorops.Group
+	}{{"tensor", &o.Tensor.Group, tensor}, {"context", &o.Context.Group, context}, {"data", &o.Data.Group, data}} {
+		if (*g.was == nil) != (g.is == nil) || g.is != nil && ((*g.was).Size() != g.is.Size() || (*g.was).Rank() != g.is.Rank()) {
+			return fmt.Errorf("%w: the new %s group differs from the stage's in size or rank", ErrModel, g.name)
+		}
+	}
+	o.Tensor.Group, o.Context.Group, o.Data.Group = tensor, context, data
+	return nil
+}
