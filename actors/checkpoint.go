@@ -25,6 +25,7 @@ type written struct {
 // abandons only a checkpoint for which stages in other processes have not written their parts.
 type checkpointActor struct {
 	part
+	local   *local
 	log     *slog.Logger
 	peers   *Peers
 	begin   *BeginSave
@@ -158,7 +159,10 @@ func (a *checkpointActor) take(ctx actor.Context, m *StageState) {
 		defer a.writers.Done()
 		start := time.Now()
 		dir, err := w.write()
-		root.Send(self, &written{Saved: Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Weights: begin.Weights,
-			Took: time.Since(start)}, alone: w.alone, err: err})
+		saved := Saved{Header: begin.Header, Dir: dir, Best: begin.Best, Weights: begin.Weights, Took: time.Since(start)}
+		if err == nil && !saved.Weights {
+			a.local.newest.Store(&saved)
+		}
+		root.Send(self, &written{Saved: saved, alone: w.alone, err: err})
 	}()
 }

@@ -158,7 +158,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 	case *halted:
 		w.Kind = &wire.Message_Halted{Halted: &wire.Halted{Rank: int32(m.rank)}}
 	case leave:
-		w.Kind = &wire.Message_Leave{Leave: &wire.Leave{}}
+		w.Kind = &wire.Message_Leave{Leave: &wire.Leave{Keep: m.keep}}
 	case *left:
 		w.Kind = &wire.Message_Left{Left: &wire.Left{Rank: int32(m.rank)}}
 	case *ReadWeight:
@@ -174,6 +174,19 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 			v.Tensor, p.Parts = packTensor(m.Tensor), tensorops.Runs(m.Tensor)
 		}
 		w.Kind, p.Release = &wire.Message_Weight{Weight: v}, m.release
+	case *ReadState:
+		h = m.Header
+		w.Kind = &wire.Message_ReadState{ReadState: &wire.ReadState{Request: m.Request, Rank: int32(m.Rank), Name: m.Param, Part: m.Part,
+			ReplyTo: packPID(m.ReplyTo)}}
+	case *RankState:
+		h, p.Bulk = m.Header, true
+		v := &wire.RankState{Request: m.Request, Rank: int32(m.Rank)}
+		if m.Err != nil {
+			v.Error = cut(m.Err.Error())
+		} else {
+			v.Tensor, p.Parts = packTensor(m.Tensor), tensorops.Runs(m.Tensor)
+		}
+		w.Kind, p.Release = &wire.Message_RankState{RankState: v}, m.release
 	default:
 		return p, fmt.Errorf("%w: a %T cannot be sent to another process", ErrMessage, m)
 	}

@@ -57,6 +57,7 @@ func newEnds(t testing.TB) ends {
 	t.Helper()
 	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4,
 		Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
+		Copies: func(int) []int { return []int{0, 1} },
 		WriteShared: func(context.Context, trainstate.State, []stages.Saved, bool, trainstate.Others) (string, error) {
 			return "", nil
 		}}
@@ -111,7 +112,7 @@ type sample struct {
 // from is the process that may send the sample to the one that it is for.
 func (s sample) from() string {
 	switch s.message.(type) {
-	case *Transfer, *TiedGradient, *Credit:
+	case *Transfer, *TiedGradient, *Credit, *ReadState, *RankState:
 		return "w1"
 	}
 	if s.to == toStages {
@@ -190,6 +191,10 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, &DropState{h}},
 		{toStages, halt{}},
 		{toStages, leave{}},
+		{toStages, leave{keep: true}},
+		{toStages, &ReadState{Header: h, Request: 3, Rank: 0, Param: "w", Part: "m", ReplyTo: actor.NewPID("w1", SupervisorID(h.Attempt))}},
+		{toStages, &RankState{Header: h, Request: 3, Rank: 1, Tensor: e.tensor(t, 2, 2)}},
+		{toStages, &RankState{Header: h, Request: 3, Rank: 1, Err: &RemoteError{Text: "no such weight"}}},
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &Weight{Header: h, Request: 3, Err: &RemoteError{Text: "no such weight"}}},
 		{toCoordinator, &DataRequest{Header: h, Phase: event.Eval, Chunk: 1, Microbatch: 1, Tokens: true, Targets: true, ReplyTo: asks}},
@@ -241,6 +246,8 @@ func numbers(m any) [][]byte {
 	case *TiedGradient:
 		return tensor(&m.Grad.Grad)
 	case *Weight:
+		return tensor(&m.Tensor)
+	case *RankState:
 		return tensor(&m.Tensor)
 	case *Data:
 		m.Batch.pool = nil

@@ -45,6 +45,7 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		m.Update = stages.Update{Count: int(a.state.Updates), LR: rate, GradScale: scale}
 	}
 	next, how := a.postValidate(m)
+	a.target = Target{Step: step, Skip: m.Skip, Kept: m.Kept, Update: m.Update}
 	for _, pid := range a.peers.Stages {
 		ctx.Send(pid, m)
 	}

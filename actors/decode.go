@@ -31,13 +31,13 @@ func (c *Codec) Unpack(w *wire.Message, from string) (any, error) {
 		return nil, err
 	}
 	if c.takes == toStages {
-		return c.unpackForStage(h, w)
+		return c.unpackForStage(h, w, from)
 	}
 	return c.unpackForCoordinator(h, w, from)
 }
 
-// unpackForStage decodes a message of a coordinator or another stage to a stage.
-func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
+// unpackForStage decodes a message of a coordinator or another stage to a stage. Answers go to the sender.
+func (c *Codec) unpackForStage(h Header, w *wire.Message, from string) (any, error) {
 	switch k := w.Kind.(type) {
 	case *wire.Message_Peers:
 		return c.peers(h, k.Peers)
@@ -60,7 +60,11 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message) (any, error) {
 	case *wire.Message_Halt:
 		return halt{}, nil
 	case *wire.Message_Leave:
-		return leave{}, nil
+		return leave{keep: k.Leave.GetKeep()}, nil
+	case *wire.Message_ReadState:
+		r := k.ReadState
+		return &ReadState{Header: h, Request: r.GetRequest(), Rank: int(r.GetRank()), Param: cut(r.GetName()), Part: cut(r.GetPart()),
+			ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	}
 	return nil, fmt.Errorf("%w: a stage does not take %T", ErrMessage, w.Kind)
 }
@@ -321,7 +325,13 @@ func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err
 	case *wire.Message_StageState:
 		o, parts, err = c.takeState(h, k.StageState, lens)
 	case *wire.Message_Weight:
-		o, parts, err = c.takeWeight(h, k.Weight, lens)
+		m := &Weight{Header: h, Request: k.Weight.GetRequest()}
+		m.Tensor, parts, m.Err, err = c.takeAnswer(k.Weight, lens)
+		o = m
+	case *wire.Message_RankState:
+		m := &RankState{Header: h, Request: k.RankState.GetRequest(), Rank: int(k.RankState.GetRank())}
+		m.Tensor, parts, m.Err, err = c.takeAnswer(k.RankState, lens)
+		o = m
 	default:
 		err = fmt.Errorf("%w: %T has no numbers", ErrMessage, w.Kind)
 	}
@@ -509,19 +519,19 @@ func unpackPlaces(w *wire.WriteState) (places []trainstate.Place, err error) {
 	return places, nil
 }
 
-func (c *Codec) takeWeight(h Header, w *wire.Weight, lens []int) (owner, [][]byte, error) {
-	m := &Weight{Header: h, Request: w.GetRequest()}
+// takeAnswer decodes the answer to a request for a tensor: the tensor, or the error of the other process.
+func (c *Codec) takeAnswer(w interface {
+	GetError() string
+	GetTensor() *wire.Tensor
+}, lens []int) (t tensorops.Tensor, parts [][]byte, answer, err error) {
 	if w.GetError() != "" {
 		if len(lens) > 0 {
-			return nil, nil, fmt.Errorf("%w: an error has %d parts", ErrMessage, len(lens))
+			return t, nil, nil, fmt.Errorf("%w: an error has %d parts", ErrMessage, len(lens))
 		}
-		m.Err = &RemoteError{Text: cut(w.GetError())}
-		return m, nil, nil
+		return t, nil, &RemoteError{Text: cut(w.GetError())}, nil
 	}
-	var parts [][]byte
-	var err error
-	m.Tensor, parts, err = c.takeTensor(c.host, w.GetTensor(), lens)
-	return m, parts, err
+	t, parts, err = c.takeTensor(c.host, w.GetTensor(), lens)
+	return t, parts, nil, err
 }
 
 // Uses are encoded as one bit for each place.

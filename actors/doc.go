@@ -88,6 +88,14 @@
 // read any more. So nothing has to be freed one by one, and after Wait no tensor of the run is in
 // use.
 //
+// # Renewed attempts
+//
+// If the processes of some ranks are lost and Spec.Keep agrees, the other stages outlive the attempt: each becomes a Kept (adopt.go),
+// in its process, and the outcome has a Carry with the scheduler's state (carry.go). The next attempt takes both. Each stage
+// adopts the last decided step, the Target: it drops what was begun, or applies the update that has not reached it. A rank that was
+// lost is built again, from the state of a rank with the same weights (rankstate.go). A step is decided when all ranks have reported it,
+// so no stage is further behind than that.
+//
 // The package must not know sockets, kernels, files or the terminal: these come in as functions and
 // interfaces of Spec.
 package actors

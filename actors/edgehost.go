@@ -38,6 +38,8 @@ func (c *Codec) Leave(m any, address string) error {
 		})
 	case *Weight:
 		allowed = m.Err != nil || c.spec.holds(address, m.Param)
+	case *RankState:
+		allowed = m.Err != nil || address != "" && c.spec.hasCopy(address, m.Rank)
 	}
 	switch {
 	case allowed:

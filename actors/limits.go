@@ -13,6 +13,8 @@ const (
 	// LimitRecords is the number of steps that may wait for their line in metrics.jsonl, or for
 	// their event, before training waits.
 	LimitRecords = 1024
+	// limitReads is the number of requests for a rank's state that wait: each rank that needs it has one at a time.
+	limitReads = 64
 	// saveAgainFirst is the pause after a failed write of a checkpoint, for a reason that may pass,
 	// before the next attempt. Each pause is twice as long, up to saveAgainMost. Training continues
 	// meanwhile.

@@ -43,8 +43,12 @@ type local struct {
 	hurry, over     chan struct{}
 	endSoon, endNow func()
 
-	builders sync.WaitGroup // the goroutines that build stages
-	computes []Compute      // by rank; nil: not in this process
+	builders sync.WaitGroup        // the goroutines that build stages
+	computes []Compute             // by rank; nil: not in this process
+	ends     []*stageEnd           // by rank, of the stages that have halted; nil: not halted, or never built
+	kept     []*Kept               // what outlives the attempt, when it has ended
+	keeps    atomic.Bool           // the stages outlive the attempt
+	newest   atomic.Pointer[Saved] // the last checkpoint that was written; nil: none
 }
 
 func newLocal(spec Spec) (*local, error) {
@@ -57,6 +61,7 @@ func newLocal(spec Spec) (*local, error) {
 	}
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell),
 		streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
+		ends:   make([]*stageEnd, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("transfers")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
@@ -64,7 +69,11 @@ func newLocal(spec Spec) (*local, error) {
 	l.edges = make([]*edgeMemory, spec.ranks())
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
-			l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
+			if k := spec.kept(rank); k != nil {
+				l.computes[rank], l.streams[rank] = k.take()
+			} else {
+				l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
+			}
 			if spec.apart() {
 				if a, ok := tensorops.Beside(l.streams[rank].Arena(), spec.stageName(rank)+" (incoming)"); ok {
 					l.arrivals[rank] = a
@@ -102,21 +111,25 @@ func (l *local) newStage(rank int) *stageActor {
 		edges: edges{memory: l.edges[rank]}}
 }
 
-// close frees what the process holds, after the last actor of the run has ended. All memory of the
+// close frees what the process holds, except for l.kept, after the last actor of the run has ended. All memory of the
 // streams is freed with it, including tensors held by stages and by messages that are still in a
 // mailbox.
 func (l *local) close() {
 	if l.spec.Detach != nil {
 		l.spec.Detach()
 	}
-	for _, s := range l.streams {
-		if s != nil {
+	stays := make([]bool, len(l.streams))
+	for _, k := range l.kept {
+		stays[k.Rank] = true
+	}
+	for rank, s := range l.streams {
+		if s != nil && !stays[rank] {
 			s.Close()
 		}
 	}
 	l.builders.Wait()
 	for rank, c := range l.computes {
-		if c == nil {
+		if c == nil || stays[rank] {
 			continue
 		}
 		if err := c.Close(); err != nil {
@@ -127,7 +140,9 @@ func (l *local) close() {
 		if s == nil {
 			continue
 		}
-		s.Arena().Close()
+		if !stays[rank] {
+			s.Arena().Close()
+		}
 		if a := l.arrivals[rank]; a != nil {
 			a.Close()
 		}

@@ -124,6 +124,7 @@ func (m *Transfer) release()     { m.Tensor.Release() }
 func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 func (m *Weight) release()       { m.Tensor.Release() }
+func (m *RankState) release()    { m.Tensor.Release() }
 func (m *StageState) release() {
 	if !m.Kept && m.Copies != nil {
 		m.Copies.Close()
@@ -269,6 +270,7 @@ type finished struct {
 type lastState struct {
 	state   trainstate.State
 	updates event.Updates
+	carry   *Carry // nil: the stages are not kept
 }
 
 // halt tells a stage to start nothing more. Its answer, halted, comes when its device is idle; from
@@ -278,9 +280,9 @@ type (
 	halted struct{ rank int }
 )
 
-// leave ends a stage in another process after it has halted; left confirms it.
+// leave ends a stage in another process after it has halted; left confirms it. With keep the stage outlives the attempt.
 type (
-	leave struct{}
+	leave struct{ keep bool }
 	left  struct{ rank int }
 )
 
@@ -296,6 +298,25 @@ type ReadWeight struct {
 	Request     uint64
 	Param, Part string
 	ReplyTo     *actor.PID
+}
+
+// ReadState asks a stage for a tensor of a parameter, or a part of its optimizer state, for a rank that has the same ones. The stage
+// answers when it has its weights. No order may be in progress.
+type ReadState struct {
+	Header
+	Request     uint64
+	Rank        int // of the stage
+	Param, Part string
+	ReplyTo     *actor.PID
+}
+
+// RankState answers a ReadState. The message owns the tensor.
+type RankState struct {
+	Header
+	Request uint64
+	Rank    int
+	Tensor  tensorops.Tensor
+	Err     error
 }
 
 // Weight answers a ReadWeight. The message owns the tensor.

@@ -39,6 +39,7 @@ type submission struct {
 	after  func(ctx actor.Context, f *submission) // called after its completion
 	passes []pass                                 // its actions
 	batch  *Batch                                 // host memory that it reads
+	update bool                                   // it changes weights
 }
 
 // failIn fails with the error of a submission. It names a validation's microbatches as such, since
@@ -92,6 +93,11 @@ func (a *stageActor) submit(l *tensorops.List, then func(ctx actor.Context)) {
 	a.launch(l, submission{after: func(ctx actor.Context, _ *submission) { then(ctx) }})
 }
 
+// submitUpdate submits a list that changes weights.
+func (a *stageActor) submitUpdate(l *tensorops.List, then func(ctx actor.Context)) {
+	a.launch(l, submission{after: func(ctx actor.Context, _ *submission) { then(ctx) }, update: true})
+}
+
 // submitActions submits the list of the recorded actions.
 func (a *stageActor) submitActions(l *tensorops.List) {
 	f := submission{phase: a.order.Phase, after: a.finishActions, passes: a.device.recording, batch: a.device.batch}
@@ -125,6 +131,9 @@ func (a *stageActor) listCompleted(ctx actor.Context, m *deviceDone) {
 	}
 	if f.batch != nil {
 		f.batch.Release()
+	}
+	if m.err != nil && (f.update || !a.edges.memory.addressable) { // a failure may leave nothing of a GPU's memory defined
+		a.update.broken = m.err
 	}
 	sent := len(a.device.completed)
 	a.device.completed = append(a.device.completed, f.passes...)
@@ -200,8 +209,16 @@ func (a *stageActor) move(ctx actor.Context, e stageEvent) {
 	if a.state == stageHalted && before != stageHalted {
 		ctx.Send(ctx.Parent(), &halted{a.rank})
 		a.drain()
+		a.reportEnd()
 		if a.stopping {
 			ctx.Stop(ctx.Self())
 		}
+	}
+}
+
+// reportEnd says in which state the stage has ended.
+func (a *stageActor) reportEnd() {
+	if u := &a.update; a.stage != nil {
+		a.local.ends[a.rank] = &stageEnd{settled: u.settled, update: u.state, keep: u.keep, broken: u.broken}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -21,6 +22,7 @@ type Stages struct {
 	spawned    chan struct{} // closed when the stages can receive
 	result     chan struct{} // closed when no actor is left
 	done       chan struct{}
+	killed     atomic.Bool
 }
 
 // StartStages starts the stages of the ranks whose host in spec.Hosts is "". coordinator is the
@@ -43,6 +45,15 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		}
 	}
 	l.system = spec.System
+	if weights != nil { // a stage that halts while it is built must not wait for a process that has failed
+		fail := spec.FailGroups
+		l.spec.FailGroups = func(err error) {
+			weights.stop()
+			if fail != nil {
+				fail(err)
+			}
+		}
+	}
 	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
 	if spec.Attach != nil {
 		spec.Attach(newCodec(l, tables, toStages, coordinator))
@@ -53,6 +64,10 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		weights.ask = func(request uint64, param, part string) {
 			l.system.Root.Send(actor.NewPID(coordinator, actorID(l.id.attempt, weightsName)),
 				&ReadWeight{Header: l.id.header(spec.Start.Step, 0), Request: request, Param: param, Part: part, ReplyTo: self})
+		}
+		weights.askRank = func(request uint64, rank int, param, part string) {
+			l.system.Root.Send(actor.NewPID(spec.host(rank), actorID(l.id.attempt, spec.stageName(rank))),
+				&ReadState{Header: l.id.header(spec.Start.Step, 0), Request: request, Rank: rank, Param: param, Part: part, ReplyTo: self})
 		}
 	}
 	l.log.Info("stages started", "coordinator", coordinator)
@@ -100,8 +115,11 @@ func (s *Stages) finish() {
 	if s.weights != nil {
 		s.weights.stop()
 	}
+	if !s.killed.Load() {
+		s.keep(false)
+	}
 	s.close()
-	s.log.Info("stages ended")
+	s.log.Info("stages ended", "kept", len(s.kept))
 	close(s.done)
 }
 
@@ -110,14 +128,23 @@ func (s *Stages) Status() event.Status { return event.Status{Time: time.Now(), A
 
 // Kill ends the stages at once, whatever the coordinator does.
 func (s *Stages) Kill() {
-	s.kill.Do(func() { s.system.Root.Send(s.supervisor, kill{}) })
+	s.kill.Do(func() {
+		s.killed.Store(true)
+		s.system.Root.Send(s.supervisor, kill{})
+	})
 }
 
 // Done is closed when the stages have ended.
 func (s *Stages) Done() <-chan struct{} { return s.done }
 
-// Wait waits for the end. Afterwards nothing of the stages remains.
+// Wait waits for the end. Afterwards nothing of the stages remains, except for those that Kept returns.
 func (s *Stages) Wait() { <-s.done }
+
+// Kept returns, after the end, the stages that outlive the attempt, because the coordinator has said so. The caller owns them.
+func (s *Stages) Kept() []*Kept {
+	<-s.done
+	return s.kept
+}
 
 // stageSupervisor spawns the stages of its process and represents the run's supervisor there: it
 // forwards what they tell their parent.
@@ -136,6 +163,8 @@ func (s *stageSupervisor) Receive(ctx actor.Context) {
 		ctx.Send(s.coordinator, m)
 	case *Weight:
 		s.weights.take(m)
+	case *RankState:
+		s.weights.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, Err: m.Err})
 	case kill:
 		if s.weights != nil {
 			s.weights.stop()

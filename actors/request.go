@@ -46,7 +46,7 @@ func (a *schedulerActor) takeRequests(ctx actor.Context) {
 		holds = holds || r.Step <= step && (r.Kind == event.ChangePause || r.Kind == event.ChangeStop)
 	}
 	for _, r := range a.spec.Requests {
-		if r.Kind == event.ChangeCheckpoint && r.Step == 0 && step < a.spec.Steps && !holds {
+		if r.Kind == event.ChangeCheckpoint && r.Step == 0 && step < a.spec.Steps && !holds && a.spec.Carry == nil {
 			// The request is newer than the checkpoint from which the attempt resumes, if there is
 			// one.
 			r.Step = step + 1

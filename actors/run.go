@@ -26,6 +26,9 @@ type Run struct {
 // Start checks the tables, spawns the actors and starts training. The run ends by itself, through
 // Stop or Kill, or through a failure; call Wait afterwards.
 func Start(spec Spec) (*Run, error) {
+	if spec.Carry != nil {
+		spec.Start, spec.Target = spec.Carry.State(), spec.Carry.Target()
+	}
 	tables, err := spec.analyse()
 	if err != nil {
 		return nil, err
@@ -72,6 +75,9 @@ func (r *Run) finish() {
 	outcome := <-r.result
 	close(r.quit)
 	<-r.watched
+	if outcome.Carry != nil {
+		r.keep(true)
+	}
 	r.close()
 	switch {
 	case outcome.lost: // the caller restarts the run, or says that it failed
@@ -171,6 +177,12 @@ func (r *Run) Ask(q Request) { r.system.Root.Send(r.supervisor, q) }
 
 // Kill ends the run at once; a checkpoint in progress is finished.
 func (r *Run) Kill() { r.system.Root.Send(r.supervisor, kill{}) }
+
+// Kept returns the stages in this process that outlive the attempt, after Wait, if the outcome has a Carry. The caller owns them.
+func (r *Run) Kept() []*Kept {
+	<-r.done
+	return r.kept
+}
 
 // Done is closed when the run has ended.
 func (r *Run) Done() <-chan struct{} { return r.done }

@@ -9,7 +9,6 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/sysinfo"
-	"github.com/troupe-ml/troupe/internal/run/trainstate"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry"
@@ -24,9 +23,8 @@ type schedulerActor struct {
 	local *local
 	peers *Peers
 
-	state  trainstate.State
-	orders int64   // sent so far
-	ready  barrier // stages with weights
+	carried
+	ready barrier // stages with weights
 
 	// The order in progress.
 	phase  event.Phase // 0: none
@@ -44,42 +42,26 @@ type schedulerActor struct {
 	trace   [][]event.ActionTime
 	clocks  []event.Clock // clocks of the trace, by rank; nil: all ranks are in this process
 
-	targets float64 // number of targets of the last step
-
 	// With post-validation: the order that was sent before the end of the step, nil if none was;
-	// the update that the step is predicted to make; and the record of predictions so far.
-	ahead      *Order
-	predicted  stages.Update
-	experience experience
-	updates    event.Updates
+	// and the update that the step is predicted to make.
+	ahead     *Order
+	predicted stages.Update
 
-	last      *event.StepEvent // event of the step that ended, until its validation has finished
-	fastest   float64          // tokens a second of the fastest step
-	logged    *Norms           // norms of that step; nil: not logged
-	evaled    int64            // step of the last validation, −1: none
-	saved     int64            // step of the last checkpoint started, −1: none
-	best      bool             // the last validation had the best loss
-	diverging bool             // its loss was above that before training
-	saving    int              // checkpoints in progress
-	savingNow bool             // stages still copy their state for one
-	copying   int              // copies of a validation's weights in progress
-	recording int              // number of steps whose line is not written yet
-	applied   barrier          // stages that have answered the last Apply
-	changes   changes
+	saving    int           // checkpoints in progress
+	savingNow bool          // stages still copy their state for one
+	copying   int           // copies of a validation's weights in progress
+	recording int           // number of steps whose line is not written yet
+	applied   barrier       // stages that have answered the last Apply
 	copies    []*weightCopy // copies that wait for the end of the step
 	pause     bool
-	paused    bool
 	stop      bool
 	saveNow   bool
-	saves     saves
 	again     saveAgain
 	// regroup is a request to end the attempt with a checkpoint; nil: none. regroupWaits: if that checkpoint can't be
 	// written, the attempt continues.
 	regroup      *regroup
 	regroupWaits bool
-	// saveMissed says that a checkpoint was due after a skipped step; see saveDue.
-	saveMissed bool
-	ended      bool
+	ended        bool
 }
 
 // tables holds what the scheduler actor knows of a run's tables.
@@ -137,8 +119,8 @@ func (s *Spec) analyseTables() (t tables, err error) {
 func newSchedulerActor(l *local, t tables) *schedulerActor {
 	p := l.part(schedulerName)
 	s := p.spec
-	a := &schedulerActor{part: p, tables: t, local: l, state: s.Start, evaled: -1, saved: -1, ready: newBarrier(s), done: newBarrier(s),
-		applied: newBarrier(s)}
+	a := &schedulerActor{part: p, tables: t, local: l, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s),
+		carried: carried{state: s.Start, target: Target{Step: s.Start.Step}, evaled: -1, saved: -1}}
 	for rank := range s.ranks() {
 		a.applied.mark(rank) // no Apply was sent yet
 	}
@@ -149,6 +131,9 @@ func newSchedulerActor(l *local, t tables) *schedulerActor {
 		// A resumed run has already validated and saved this step.
 		a.evaled, a.saved, a.saves.written = a.state.Step, a.state.Step, a.state.Step
 	}
+	if s.Carry != nil {
+		a.resume(s.Carry)
+	}
 	return a
 }
 
@@ -158,6 +143,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case *Peers:
 		a.peers = m
 		a.cell.store(a.ready.snapshot(a.state.Step, 0))
+		if c := a.spec.Carry; c != nil && c.finished != nil {
+			a.written(ctx, c.finished)
+		}
 		a.takeRequests(ctx)
 	case *StageReady:
 		if a.runID.accepts(m.Header) {
@@ -216,10 +204,14 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.proceed(ctx)
 	case *actor.Stopping:
 		a.again.stop()
-		if a.last != nil { // the step is decided, and the run's state includes it
+		last := &lastState{state: a.state, updates: a.updates}
+		if a.local.keeps.Load() {
+			last.carry = a.carry()
+		}
+		if a.last != nil && last.carry == nil { // the step is decided, and the run's state includes it
 			a.writeRecord(ctx)
 		}
-		ctx.Send(ctx.Parent(), &lastState{a.state, a.updates})
+		ctx.Send(ctx.Parent(), last)
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	sentByConsumer    Sender = "the process of a rank that takes the chunk's output"
 	sentByReader      Sender = "a process whose ranks read data, for one of its ranks"
 	sentByHolder      Sender = "a process whose ranks hold the parameter"
+	sentByCopy        Sender = "the process of a rank with the same weights and optimizer state"
 )
 
 // MessageKind is a kind of message between processes, by its name on the wire.
@@ -58,6 +59,8 @@ var rules = makeRules(
 	overLane(forStages("weight", sentByCoordinator, (*wire.Message_Weight)(nil), nil)),
 	overLane(forStages("transfer", sentByProducer, (*wire.Message_Transfer)(nil), (*Codec).checkTransfer)),
 	overLane(forStages("tied_gradient", sentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
+	forStages("read_state", sentByCopy, (*wire.Message_ReadState)(nil), (*Codec).checkReadState),
+	overLane(forStages("rank_state", sentByCopy, (*wire.Message_RankState)(nil), (*Codec).checkRankState)),
 	forStages("credit", sentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
 	forBoss("data_request", sentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
 	forBoss("read_weight", sentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
@@ -254,6 +257,38 @@ func (c *Codec) checkRead(w *wire.Message, from string) error {
 		return err
 	case r.GetReplyTo().GetId() != SupervisorID(c.id.attempt):
 		return fmt.Errorf("%w: a request for a weight for the unexpected actor %.100q", ErrMessage, r.GetReplyTo().GetId())
+	}
+	return nil
+}
+
+// hasCopy reports whether the process at an address, "" for this one, has a rank with the same weights and optimizer state as a rank.
+func (s *Spec) hasCopy(address string, rank int) bool {
+	return s.Copies != nil && slices.ContainsFunc(s.Copies(rank), func(other int) bool { return other != rank && s.host(other) == address })
+}
+
+// checkReadState checks that a request for the state of a rank here comes from a process that computes a copy of it.
+func (c *Codec) checkReadState(w *wire.Message, from string) error {
+	r := w.GetReadState()
+	rank := int(r.GetRank())
+	switch {
+	case rank < 0 || rank >= c.spec.ranks() || c.spec.host(rank) != "":
+		return fmt.Errorf("%w: a request for the state of rank %d, which is not in this process", ErrMessage, rank)
+	case from == "" || !c.spec.hasCopy(from, rank):
+		return fmt.Errorf("%w: a request for the state of rank %d from %s, which has no copy of it", ErrSender, rank, from)
+	case r.GetReplyTo().GetId() != SupervisorID(c.id.attempt):
+		return fmt.Errorf("%w: a request for the state of rank %d for the unexpected actor %.100q", ErrMessage, rank, r.GetReplyTo().GetId())
+	}
+	return nil
+}
+
+// checkRankState checks that the state of a rank comes from its process, and that a rank here has the same.
+func (c *Codec) checkRankState(w *wire.Message, from string) error {
+	rank := w.GetRankState().GetRank()
+	if err := c.checkRank(rank, from); err != nil {
+		return err
+	}
+	if !c.spec.hasCopy("", int(rank)) {
+		return fmt.Errorf("%w: got the state of rank %d, of which this process has no copy", ErrSender, rank)
 	}
 	return nil
 }

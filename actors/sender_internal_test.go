@@ -36,6 +36,12 @@ func newFour(t testing.TB) ends {
 			t.Fatal(err)
 		}
 		c.arrivals = make([]tensorops.Arena, 4)
+		s.Copies = func(rank int) []int { // ranks 1 and 2 have the same weights
+			if rank == 1 || rank == 2 {
+				return []int{1, 2}
+			}
+			return []int{rank}
+		}
 	}
 	return e
 }
@@ -58,6 +64,9 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 	reads := func(param string) *ReadWeight {
 		return &ReadWeight{Header: h, Param: param, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}
 	}
+	readsState := func(rank int) *ReadState {
+		return &ReadState{Header: h, Rank: rank, Param: "w", ReplyTo: actor.NewPID("w2", SupervisorID(h.Attempt))}
+	}
 	transfer := func(kind scheduler.EdgeKind, to, rank int32) *Transfer {
 		return &Transfer{Header: h, Kind: kind, To: to, Rank: rank, Tensor: e.tensor(t, 2)}
 	}
@@ -76,8 +85,12 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"drop_state":  {{&DropState{h}, boss}},
 		"halt":        {{halt{}, boss}},
 		"leave":       {{leave{}, boss}},
-		"data":        {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1}, Tokens: []int32{1}}}, boss}},
-		"weight":      {{&Weight{Header: h, Tensor: e.tensor(t, 2)}, boss}, {&Weight{Header: h, Err: errGone}, boss}},
+		"read_state":  {{readsState(1), of(2)}, {readsState(2), none}, {readsState(9), none}},
+		"rank_state": {{&RankState{Header: h, Rank: 2, Tensor: e.tensor(t, 2)}, of(2)},
+			{&RankState{Header: h, Rank: 2, Err: errGone}, of(2)},
+			{&RankState{Header: h, Rank: 1, Err: errGone}, none}, {&RankState{Header: h, Rank: 3, Err: errGone}, none}},
+		"data":   {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1}, Tokens: []int32{1}}}, boss}},
+		"weight": {{&Weight{Header: h, Tensor: e.tensor(t, 2)}, boss}, {&Weight{Header: h, Err: errGone}, boss}},
 		"transfer": {{transfer(scheduler.ForwardEdge, 1, 1), of(0)}, {transfer(scheduler.BackwardEdge, 1, 1), of(2)},
 			{transfer(scheduler.ForwardEdge, 2, 1), none}, {transfer(scheduler.ForwardEdge, 1, 2), none},
 			{transfer(scheduler.ForwardEdge, 1, 9), none}},

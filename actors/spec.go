@@ -80,6 +80,16 @@ type Spec struct {
 	Build func(rank int, s tensorops.Stream) (Compute, error)
 	// Weights are the stored tensors that stages in other processes request; nil: none.
 	Weights *StoredWeights
+	// Keep decides, when the processes of some ranks are lost, whether the stages of the others outlive the attempt, so that the next one
+	// can adopt them; its error says why they do not; nil: they never do. Other stages than a Resetter never do.
+	Keep func(lost []int) error
+	// Carry is the progress of an attempt whose stages this one adopts, in place of Start; nil: it adopts none. Adopt are the stages in
+	// this process. Rejoin gives an adopted stage the groups of this attempt; nil: there are none. Target is what they continue from; Start
+	// takes it from Carry.
+	Carry  *Carry
+	Adopt  []*Kept
+	Rejoin func(rank int, stage Compute) error
+	Target Target
 	// Ready is called once, when every stage has its weights.
 	Ready func()
 	// TiedRanks are the ranks of the pipeline that use a tied weight. If there are several, each
@@ -105,6 +115,8 @@ type Spec struct {
 	// process with ranks does.
 	Readers []bool
 	Holders map[string][]int
+	// Copies returns the ranks that have the same weights and optimizer state as a rank, with itself; nil: no rank has.
+	Copies func(rank int) []int
 	// Slices means that each rank of a tensor group has a range of the positions of tensors between
 	// chunks. Way says how these get from one group to another.
 	Slices bool

@@ -111,6 +111,9 @@ type stepUpdate struct {
 	decision *Apply // applied as soon as the device is idle
 	state    updateState
 	doubt    error // error in the numbers of a speculative update; dropped if it is rolled back
+	settled  int64 // the last step that ended with its decision
+	broken   error // a list that changes weights has failed; nil: none has
+	keep     bool  // the stage outlives the attempt
 }
 
 // mustSpeculate reports whether an order came ahead, so that the update of the previous step must
@@ -125,7 +128,7 @@ func (a *stageActor) speculate(m *Order) {
 	a.cell.store(event.Snapshot{Step: a.step, Doing: event.Updating})
 	l := a.stream.NewList()
 	a.stage.SpeculativeApply(l, *m.Speculative)
-	a.submit(l, func(actor.Context) {})
+	a.submitUpdate(l, func(actor.Context) {})
 }
 
 // touchesGradients reports whether an action adds to the gradients, which belong to the previous
@@ -139,7 +142,7 @@ func (a *stageActor) touchesGradients(act scheduler.Action) bool {
 // speculative update. It reports whether there was one: if not, the update must still be applied.
 func (a *stageActor) endSpeculation(l *tensorops.List, m *Apply) bool {
 	applied := a.update.state == updateSpeculative
-	a.update.state = updateSettled
+	a.update.state, a.update.settled = updateSettled, m.Step
 	if m.Abort != 0 {
 		a.abort(l, m.Abort)
 	}

@@ -35,6 +35,7 @@ type stageActor struct {
 	inbox  map[inboxKey]owner
 	todo   []any         // orders and saves that wait for the current one
 	copies []*weightCopy // requested copies
+	reads  []*ReadState  // requests of a rank with the same state
 
 	progress
 	edges  edges
@@ -95,20 +96,23 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.kept.open()
 		a.cell.store(event.Snapshot{Doing: event.Starting})
 	case *Peers:
-		a.peers, a.step = m, m.Step
+		a.peers, a.step, a.update.settled = m, m.Step, m.Step
 		a.move(ctx, peersKnown)
 		a.build()
 	case *built:
+		if m.err == nil {
+			a.stage, a.edges.memory.addressable = m.stage, m.addressable
+		}
 		a.move(ctx, atRest)
 		switch {
 		case a.failed:
 		case m.err != nil:
 			a.fail(ctx, a.step, m.err)
 		default:
-			a.stage, a.edges.memory.addressable = m.stage, m.addressable
 			a.device.most = a.queuesLists()
 			a.cell.store(event.Snapshot{Step: a.step, Wait: event.WaitOrder, From: schedulerName})
 			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
+			a.advance(ctx)
 		}
 	case *deviceDone:
 		a.listCompleted(ctx, m)
@@ -135,6 +139,8 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
+	case *ReadState:
+		a.takeRead(ctx, m)
 	case *weightCopy:
 		a.copies = append(a.copies, m)
 		a.advance(ctx)
@@ -151,10 +157,11 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.endGroups()
 		a.move(ctx, haltAsked)
 	case leave:
-		a.failed, a.stopping = true, true
+		a.failed, a.stopping, a.update.keep = true, true, m.keep
 		a.endGroups()
 		a.kept.quit()
 		if a.state == stageHalted {
+			a.reportEnd()
 			ctx.Stop(ctx.Self())
 		}
 		a.move(ctx, haltAsked)
@@ -184,7 +191,7 @@ func (a *stageActor) build() {
 		defer a.root.Send(a.self, m)
 		defer caught(&m.err)
 		if m.addressable, m.err = addressable(a.stream.Arena()); m.err == nil {
-			m.stage, m.err = a.spec.Build(a.rank, a.stream)
+			m.stage, m.err = a.spec.buildStage(a.rank, a.stream)
 			a.local.computes[a.rank] = m.stage
 		}
 	}()
@@ -213,6 +220,8 @@ func (a *stageActor) restartClock() { a.device.busy, a.device.counted = 0, time.
 func (a *stageActor) advance(ctx actor.Context) {
 	for !a.failed && (a.state == stageResting || a.mayQueue()) {
 		switch {
+		case len(a.reads) > 0 && a.state == stageResting:
+			a.sendState()
 		case len(a.copies) > 0 && (a.update.decision == nil || a.copies[0].Step < a.update.decision.Step):
 			a.copyWeights(ctx)
 		case a.update.decision != nil:

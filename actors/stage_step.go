@@ -146,7 +146,7 @@ func (a *stageActor) applyDecision() {
 	default:
 		a.stage.Apply(l, m.Update)
 	}
-	a.submit(l, func(ctx actor.Context) {
+	a.submitUpdate(l, func(ctx actor.Context) {
 		ctx.Send(a.peers.Scheduler, &Applied{Header: m.Header, Rank: a.rank})
 		if a.order != nil {
 			a.step = a.order.Step

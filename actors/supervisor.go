@@ -35,8 +35,39 @@ type supervisor struct {
 	last    lastState // the scheduler's last state; before that, the start
 	told    bool
 	outcome Outcome
+	lost    []int       // ranks whose processes have failed
+	unkept  error       // why the stages do not outlive the attempt
 	overdue *time.Timer // limits the wait for stages in other processes; nil: no wait
 }
+
+// decideKeep decides whether the stages outlive the attempt, which ends because some ranks are lost.
+func (s *supervisor) decideKeep(lost []int) {
+	s.lost = append(s.lost, lost...)
+	if s.unkept = errNoKeep; s.spec.Keep != nil {
+		s.unkept = s.spec.Keep(s.lost)
+	}
+	s.keeps.Store(s.unkept == nil)
+}
+
+// carryOver adds to the outcome what the next attempt continues with.
+func (s *supervisor) carryOver() {
+	c := s.last.carry
+	s.outcome.Lost = s.lost
+	if s.unkept == nil && c == nil {
+		s.unkept = errNotReady
+	}
+	if s.outcome.Unkept = s.unkept; s.unkept == nil {
+		c.settle(&s.spec, s.newest.Load())
+		s.outcome.Carry = c
+	}
+}
+
+// The reasons not to keep stages.
+var (
+	errNoKeep   = errors.New("the run does not keep its stages")
+	errNotReady = errors.New("not every stage had its weights")
+	errNoHalt   = errors.New("some stages did not halt in time")
+)
 
 // haltTime is how long a run that ends with an error waits for stages in other processes to halt,
 // if Spec.HaltWithin is 0: longer than any action should take. Without it, a process that is alive
@@ -55,6 +86,12 @@ type Outcome struct {
 	Err     error // the first failure
 	// Regroup: only the attempt has ended, and the run continues from its checkpoint on other processes; nil: it has ended.
 	Regroup *event.RegroupEvent
+
+	// Carry is what an attempt that ended because some ranks were lost passes on to the next one, which can adopt the other stages; nil:
+	// they are not kept, for the reason in Unkept.
+	Carry  *Carry
+	Unkept error
+	Lost   []int // the ranks
 
 	lost bool // a process of some ranks failed, so another attempt may follow
 }
@@ -125,11 +162,16 @@ func (s *supervisor) Receive(ctx actor.Context) {
 	case *left:
 		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
+		if !s.ending || s.outcome.lost {
+			s.decideKeep(m.ranks)
+		}
 		if !s.ending { // otherwise the stages are already leaving
 			s.end(ctx, Outcome{Err: m.err, lost: true})
 		}
 		for _, rank := range m.ranks {
-			s.gone(ctx, s.spec.stageName(rank))
+			if s.spec.host(rank) != "" {
+				s.gone(ctx, s.spec.stageName(rank))
+			}
 		}
 	case overdue:
 		s.without(ctx)
@@ -154,6 +196,9 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			s.overdue.Stop()
 		}
 		s.outcome.State, s.outcome.Updates = s.last.state, s.last.updates
+		if s.outcome.lost {
+			s.carryOver()
+		}
 		s.result <- s.outcome
 	}
 }
@@ -195,7 +240,9 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers := &Peers{Header: s.id.header(s.spec.Start.Step, 0)}
 	peers.Scheduler = add(schedulerName, func() actor.Actor { return newSchedulerActor(s.local, s.tables) })
 	peers.Loader = add(loaderName, func() actor.Actor { return &loader{part: s.part(loaderName)} })
-	peers.Checkpoint = add(checkpointName, func() actor.Actor { return &checkpointActor{part: s.part(checkpointName), log: s.log} })
+	peers.Checkpoint = add(checkpointName, func() actor.Actor {
+		return &checkpointActor{part: s.part(checkpointName), local: s.local, log: s.log}
+	})
 	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName), hurry: s.hurry, over: s.over} })
 	if s.spec.Weights != nil {
 		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })
@@ -274,7 +321,10 @@ func (s *supervisor) without(ctx actor.Context) {
 	if len(late) == 0 {
 		return
 	}
-	slices.Sort(late)
+	if slices.Sort(late); s.unkept == nil {
+		s.unkept = errNoHalt
+		s.keeps.Store(false)
+	}
 	s.log.Warn("the run ends without waiting for stages that do not answer", "stages", strings.Join(late, ", "), "waited", s.haltWithin())
 	if len(left) > 0 {
 		s.overdue.Reset(s.haltWithin())
@@ -296,7 +346,7 @@ func (s *supervisor) rest(stage string) {
 	for name, pid := range s.pids {
 		switch {
 		case pid.Address != s.system.Address():
-			s.root.Send(pid, leave{})
+			s.root.Send(pid, leave{keep: s.keeps.Load()})
 		case name != metricsName || s.pids[schedulerName] == nil:
 			s.root.Poison(pid)
 		}

@@ -68,6 +68,7 @@ var errGone = errors.New("the run has ended here")
 type WeightReader struct {
 	mu      sync.Mutex
 	ask     func(request uint64, param, part string) // nil until StartStages
+	askRank func(request uint64, rank int, param, part string)
 	last    uint64
 	waiting map[uint64]chan *Weight
 	quit    chan struct{}
@@ -81,18 +82,32 @@ func NewWeightReader() *WeightReader {
 
 // Source is the stages.Source of the stored tensors. It waits for each tensor.
 func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error {
+	return w.read(p, dst, func(request uint64) { w.ask(request, p.Name, part) })
+}
+
+// Of returns the stages.Source of the weights and the optimizer state of a rank in another process, for a rank that has the same ones.
+func (w *WeightReader) Of(rank int) stages.Source {
+	return func(p *stages.Param, part string, dst []float32) error {
+		return w.read(p, dst, func(request uint64) { w.askRank(request, rank, p.Name, part) })
+	}
+}
+
+func (w *WeightReader) read(p *stages.Param, dst []float32, ask func(request uint64)) error {
 	answer := make(chan *Weight, 1)
 	w.mu.Lock()
 	w.last++
 	request := w.last
 	w.waiting[request] = answer
 	w.mu.Unlock()
-	w.ask(request, p.Name, part)
+	ask(request)
 	select {
 	case m := <-answer:
 		defer m.release()
 		if m.Err != nil {
 			return m.Err
+		}
+		if m.Tensor.DType() != tensorops.Float32 {
+			return fmt.Errorf("%s arrived as %v, want float32", p.Name, m.Tensor.DType())
 		}
 		src := tensorops.Elements[float32](m.Tensor)
 		if len(src) != len(dst) {
@@ -110,6 +125,10 @@ func (w *WeightReader) stop() { w.once.Do(func() { close(w.quit) }) }
 
 // take hands an answer to the goroutine that waits for it, if any.
 func (w *WeightReader) take(m *Weight) {
+	if w == nil { // nobody has asked
+		m.release()
+		return
+	}
 	w.mu.Lock()
 	answer := w.waiting[m.Request]
 	delete(w.waiting, m.Request)

@@ -16,6 +16,11 @@ import (
 // microbatches of a validation; 0: no validation. The weights come from load, with the optimizer state if
 // withState is set.
 func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, groups Groups) (actors.Spec, error) {
+	return p.StagesFrom(evalMicrobatches, func(int) stages.Source { return load }, withState, groups)
+}
+
+// StagesFrom is Stages with a source for each rank.
+func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Source, withState bool, groups Groups) (actors.Spec, error) {
 	replicas, err := p.replicas(evalMicrobatches)
 	if err != nil {
 		return actors.Spec{}, err
@@ -26,8 +31,9 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 			if err != nil {
 				return nil, err
 			}
-			return st, st.Load(load, withState)
+			return st, st.Load(load(rank), withState)
 		},
+		Rejoin:    func(rank int, c actors.Compute) error { return p.rejoin(rank, c, groups) },
 		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable,
 		PostValidate: p.cfg.Pipeline.PostValidation, Packed: p.Packed(),
 		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),
@@ -39,6 +45,9 @@ func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, 
 	if p.grid.World() > p.table.NumRanks() {
 		s.Grid, s.Replicas, s.SplitState, s.FailGroups, s.GroupStatus = p.grid, replicas, p.cfg.Parallel.Zero > 0, groups.Fail, groups.Status
 		s.Slices, s.Way = p.sequence(), p.way()
+		if p.cfg.Parallel.Zero == 0 {
+			s.Copies = func(rank int) []int { return p.grid.Group(rank, grid.Copies) }
+		}
 		if n := p.grid.Positions(p.slices()); n > 1 {
 			s.Multiple = n
 		}

@@ -77,7 +77,7 @@ func (x JoinReply_Name) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JoinReply_Name.Descriptor instead.
 func (JoinReply_Name) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24, 0}
+	return file_wire_proto_rawDescGZIP(), []int{25, 0}
 }
 
 type ApiError_Kind int32
@@ -150,7 +150,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68, 0}
+	return file_wire_proto_rawDescGZIP(), []int{71, 0}
 }
 
 type RunSummary_State int32
@@ -217,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96, 0}
+	return file_wire_proto_rawDescGZIP(), []int{100, 0}
 }
 
 type ControlRequest_Action int32
@@ -278,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101, 0}
+	return file_wire_proto_rawDescGZIP(), []int{105, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -669,8 +669,10 @@ type Assign struct {
 	Probe            string                 `protobuf:"bytes,20,opt,name=probe,proto3" json:"probe,omitempty"`   // name of the coordinator's probe file there
 	ProbeContent     []byte                 `protobuf:"bytes,21,opt,name=probe_content,json=probeContent,proto3" json:"probe_content,omitempty"`
 	Ordinals         []int32                `protobuf:"varint,22,rep,packed,name=ordinals,proto3" json:"ordinals,omitempty"` // ordinals of the devices of this worker's ranks; empty: the CPU
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The attempt continues another one; none: it starts from a checkpoint or from the seed.
+	Renewal       *Renewal `protobuf:"bytes,23,opt,name=renewal,proto3" json:"renewal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assign) Reset() {
@@ -829,6 +831,99 @@ func (x *Assign) GetOrdinals() []int32 {
 	return nil
 }
 
+func (x *Assign) GetRenewal() *Renewal {
+	if x != nil {
+		return x.Renewal
+	}
+	return nil
+}
+
+// Renewal says how an attempt continues another one, some of whose processes have failed.
+type Renewal struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"` // the other one
+	Step    int64                  `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`      // the last step that it has decided
+	Skip    bool                   `protobuf:"varint,3,opt,name=skip,proto3" json:"skip,omitempty"`
+	Kept    bool                   `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	Update  *Update                `protobuf:"bytes,5,opt,name=update,proto3" json:"update,omitempty"`
+	// For each of this worker's ranks, the rank from which it gets its state; empty: the worker has kept them.
+	Copies        []int32 `protobuf:"varint,6,rep,packed,name=copies,proto3" json:"copies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renewal) Reset() {
+	*x = Renewal{}
+	mi := &file_wire_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renewal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renewal) ProtoMessage() {}
+
+func (x *Renewal) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
+func (*Renewal) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Renewal) GetAttempt() []byte {
+	if x != nil {
+		return x.Attempt
+	}
+	return nil
+}
+
+func (x *Renewal) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *Renewal) GetSkip() bool {
+	if x != nil {
+		return x.Skip
+	}
+	return false
+}
+
+func (x *Renewal) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *Renewal) GetUpdate() *Update {
+	if x != nil {
+		return x.Update
+	}
+	return nil
+}
+
+func (x *Renewal) GetCopies() []int32 {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
+}
+
 // Assigned answers Assign. With an error, the worker has kept nothing of the attempt.
 type Assigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -843,7 +938,7 @@ type Assigned struct {
 
 func (x *Assigned) Reset() {
 	*x = Assigned{}
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +950,7 @@ func (x *Assigned) String() string {
 func (*Assigned) ProtoMessage() {}
 
 func (x *Assigned) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +963,7 @@ func (x *Assigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assigned.ProtoReflect.Descriptor instead.
 func (*Assigned) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{3}
+	return file_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Assigned) GetAttempt() []byte {
@@ -917,7 +1012,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1024,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1037,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{4}
+	return file_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Release) GetAttempt() []byte {
@@ -968,7 +1063,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1075,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1088,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5}
+	return file_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Released) GetAttempt() []byte {
@@ -1013,7 +1108,7 @@ type Connect struct {
 
 func (x *Connect) Reset() {
 	*x = Connect{}
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1120,7 @@ func (x *Connect) String() string {
 func (*Connect) ProtoMessage() {}
 
 func (x *Connect) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1133,7 @@ func (x *Connect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connect.ProtoReflect.Descriptor instead.
 func (*Connect) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{6}
+	return file_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Connect) GetPeers() []*Peer {
@@ -1057,7 +1152,7 @@ type Connected struct {
 
 func (x *Connected) Reset() {
 	*x = Connected{}
-	mi := &file_wire_proto_msgTypes[7]
+	mi := &file_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1164,7 @@ func (x *Connected) String() string {
 func (*Connected) ProtoMessage() {}
 
 func (x *Connected) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[7]
+	mi := &file_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1177,7 @@ func (x *Connected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Connected.ProtoReflect.Descriptor instead.
 func (*Connected) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{7}
+	return file_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Connected) GetLinks() []*Link {
@@ -1105,7 +1200,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_wire_proto_msgTypes[8]
+	mi := &file_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1212,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[8]
+	mi := &file_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1225,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{8}
+	return file_wire_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Peer) GetName() string {
@@ -1174,7 +1269,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_wire_proto_msgTypes[9]
+	mi := &file_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1281,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[9]
+	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1294,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{9}
+	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Link) GetTo() string {
@@ -1241,7 +1336,7 @@ type Carry struct {
 
 func (x *Carry) Reset() {
 	*x = Carry{}
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1348,7 @@ func (x *Carry) String() string {
 func (*Carry) ProtoMessage() {}
 
 func (x *Carry) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1361,7 @@ func (x *Carry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carry.ProtoReflect.Descriptor instead.
 func (*Carry) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{10}
+	return file_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Carry) GetTo() *Peer {
@@ -1286,7 +1381,7 @@ type Carried struct {
 
 func (x *Carried) Reset() {
 	*x = Carried{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1393,7 @@ func (x *Carried) String() string {
 func (*Carried) ProtoMessage() {}
 
 func (x *Carried) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1406,7 @@ func (x *Carried) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Carried.ProtoReflect.Descriptor instead.
 func (*Carried) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Carried) GetByteNs() float64 {
@@ -1342,7 +1437,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1449,7 @@ func (x *Measure) String() string {
 func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1462,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Measure) GetConfig() []byte {
@@ -1408,7 +1503,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1515,7 @@ func (x *Measured) String() string {
 func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1528,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Measured) GetCosts() []byte {
@@ -1465,7 +1560,7 @@ type StatusReply struct {
 
 func (x *StatusReply) Reset() {
 	*x = StatusReply{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1572,7 @@ func (x *StatusReply) String() string {
 func (*StatusReply) ProtoMessage() {}
 
 func (x *StatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1585,7 @@ func (x *StatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusReply.ProtoReflect.Descriptor instead.
 func (*StatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatusReply) GetAttempt() []byte {
@@ -1550,7 +1645,7 @@ type RankActions struct {
 
 func (x *RankActions) Reset() {
 	*x = RankActions{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1562,7 +1657,7 @@ func (x *RankActions) String() string {
 func (*RankActions) ProtoMessage() {}
 
 func (x *RankActions) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1575,7 +1670,7 @@ func (x *RankActions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankActions.ProtoReflect.Descriptor instead.
 func (*RankActions) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RankActions) GetRank() int32 {
@@ -1631,7 +1726,7 @@ type RankMemory struct {
 
 func (x *RankMemory) Reset() {
 	*x = RankMemory{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1738,7 @@ func (x *RankMemory) String() string {
 func (*RankMemory) ProtoMessage() {}
 
 func (x *RankMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1751,7 @@ func (x *RankMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankMemory.ProtoReflect.Descriptor instead.
 func (*RankMemory) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RankMemory) GetRank() int32 {
@@ -1687,7 +1782,7 @@ type ActionTimes struct {
 
 func (x *ActionTimes) Reset() {
 	*x = ActionTimes{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1794,7 @@ func (x *ActionTimes) String() string {
 func (*ActionTimes) ProtoMessage() {}
 
 func (x *ActionTimes) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1807,7 @@ func (x *ActionTimes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTimes.ProtoReflect.Descriptor instead.
 func (*ActionTimes) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ActionTimes) GetChunks() []int32 {
@@ -1761,7 +1856,7 @@ type Unreachable struct {
 
 func (x *Unreachable) Reset() {
 	*x = Unreachable{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1868,7 @@ func (x *Unreachable) String() string {
 func (*Unreachable) ProtoMessage() {}
 
 func (x *Unreachable) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1881,7 @@ func (x *Unreachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unreachable.ProtoReflect.Descriptor instead.
 func (*Unreachable) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Unreachable) GetIncarnation() []byte {
@@ -1825,7 +1920,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1932,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1945,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Snapshot) GetActor() string {
@@ -1955,7 +2050,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2062,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[20]
+	mi := &file_wire_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2075,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{20}
+	return file_wire_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Action) GetChunk() int32 {
@@ -2018,7 +2113,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2125,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[21]
+	mi := &file_wire_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2138,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{21}
+	return file_wire_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Offer) GetCores() int32 {
@@ -2096,7 +2191,7 @@ type OfferedDevice struct {
 
 func (x *OfferedDevice) Reset() {
 	*x = OfferedDevice{}
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2203,7 @@ func (x *OfferedDevice) String() string {
 func (*OfferedDevice) ProtoMessage() {}
 
 func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[22]
+	mi := &file_wire_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2216,7 @@ func (x *OfferedDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OfferedDevice.ProtoReflect.Descriptor instead.
 func (*OfferedDevice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{22}
+	return file_wire_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OfferedDevice) GetKind() string {
@@ -2181,7 +2276,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2288,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[23]
+	mi := &file_wire_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2301,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{23}
+	return file_wire_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *JoinRequest) GetTokenId() string {
@@ -2256,7 +2351,7 @@ type JoinReply struct {
 
 func (x *JoinReply) Reset() {
 	*x = JoinReply{}
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2363,7 @@ func (x *JoinReply) String() string {
 func (*JoinReply) ProtoMessage() {}
 
 func (x *JoinReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[24]
+	mi := &file_wire_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2376,7 @@ func (x *JoinReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinReply.ProtoReflect.Descriptor instead.
 func (*JoinReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{24}
+	return file_wire_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *JoinReply) GetError() string {
@@ -2324,7 +2419,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2431,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[25]
+	mi := &file_wire_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2444,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{25}
+	return file_wire_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Hello) GetWorker() *Peer {
@@ -2386,7 +2481,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2493,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[26]
+	mi := &file_wire_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2506,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{26}
+	return file_wire_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Welcome) GetError() string {
@@ -2467,7 +2562,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2574,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[27]
+	mi := &file_wire_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2587,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{27}
+	return file_wire_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Beat) GetNumber() uint64 {
@@ -2589,6 +2684,8 @@ type Message struct {
 	//	*Message_StateWritten
 	//	*Message_SendState
 	//	*Message_DropState
+	//	*Message_ReadState
+	//	*Message_RankState
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2596,7 +2693,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2705,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[28]
+	mi := &file_wire_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2718,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{28}
+	return file_wire_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Message) GetHeader() *Header {
@@ -2854,6 +2951,24 @@ func (x *Message) GetDropState() *DropState {
 	return nil
 }
 
+func (x *Message) GetReadState() *ReadState {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_ReadState); ok {
+			return x.ReadState
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetRankState() *RankState {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_RankState); ok {
+			return x.RankState
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -2954,6 +3069,14 @@ type Message_DropState struct {
 	DropState *DropState `protobuf:"bytes,26,opt,name=drop_state,json=dropState,proto3,oneof"`
 }
 
+type Message_ReadState struct {
+	ReadState *ReadState `protobuf:"bytes,27,opt,name=read_state,json=readState,proto3,oneof"`
+}
+
+type Message_RankState struct {
+	RankState *RankState `protobuf:"bytes,28,opt,name=rank_state,json=rankState,proto3,oneof"`
+}
+
 func (*Message_Peers) isMessage_Kind() {}
 
 func (*Message_Order) isMessage_Kind() {}
@@ -3002,6 +3125,10 @@ func (*Message_SendState) isMessage_Kind() {}
 
 func (*Message_DropState) isMessage_Kind() {}
 
+func (*Message_ReadState) isMessage_Kind() {}
+
+func (*Message_RankState) isMessage_Kind() {}
+
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           []byte                 `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`         // 16 bytes
@@ -3014,7 +3141,7 @@ type Header struct {
 
 func (x *Header) Reset() {
 	*x = Header{}
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3153,7 @@ func (x *Header) String() string {
 func (*Header) ProtoMessage() {}
 
 func (x *Header) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[29]
+	mi := &file_wire_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3166,7 @@ func (x *Header) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Header.ProtoReflect.Descriptor instead.
 func (*Header) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{29}
+	return file_wire_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Header) GetRun() []byte {
@@ -3080,7 +3207,7 @@ type Pid struct {
 
 func (x *Pid) Reset() {
 	*x = Pid{}
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3219,7 @@ func (x *Pid) String() string {
 func (*Pid) ProtoMessage() {}
 
 func (x *Pid) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[30]
+	mi := &file_wire_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3232,7 @@ func (x *Pid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pid.ProtoReflect.Descriptor instead.
 func (*Pid) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{30}
+	return file_wire_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Pid) GetAddress() string {
@@ -3134,7 +3261,7 @@ type Peers struct {
 
 func (x *Peers) Reset() {
 	*x = Peers{}
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3146,7 +3273,7 @@ func (x *Peers) String() string {
 func (*Peers) ProtoMessage() {}
 
 func (x *Peers) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[31]
+	mi := &file_wire_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3159,7 +3286,7 @@ func (x *Peers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peers.ProtoReflect.Descriptor instead.
 func (*Peers) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{31}
+	return file_wire_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Peers) GetScheduler() *Pid {
@@ -3203,7 +3330,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3215,7 +3342,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[32]
+	mi := &file_wire_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3228,7 +3355,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{32}
+	return file_wire_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Order) GetPhase() uint32 {
@@ -3277,7 +3404,7 @@ type Update struct {
 
 func (x *Update) Reset() {
 	*x = Update{}
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3416,7 @@ func (x *Update) String() string {
 func (*Update) ProtoMessage() {}
 
 func (x *Update) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[33]
+	mi := &file_wire_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3429,7 @@ func (x *Update) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Update.ProtoReflect.Descriptor instead.
 func (*Update) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{33}
+	return file_wire_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Update) GetCount() int64 {
@@ -3337,7 +3464,7 @@ type Extent struct {
 
 func (x *Extent) Reset() {
 	*x = Extent{}
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3476,7 @@ func (x *Extent) String() string {
 func (*Extent) ProtoMessage() {}
 
 func (x *Extent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[34]
+	mi := &file_wire_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3489,7 @@ func (x *Extent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Extent.ProtoReflect.Descriptor instead.
 func (*Extent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{34}
+	return file_wire_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Extent) GetFirstSequence() int64 {
@@ -3397,7 +3524,7 @@ type Tensor struct {
 
 func (x *Tensor) Reset() {
 	*x = Tensor{}
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3536,7 @@ func (x *Tensor) String() string {
 func (*Tensor) ProtoMessage() {}
 
 func (x *Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[35]
+	mi := &file_wire_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3549,7 @@ func (x *Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tensor.ProtoReflect.Descriptor instead.
 func (*Tensor) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{35}
+	return file_wire_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Tensor) GetDtype() uint32 {
@@ -3455,7 +3582,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3467,7 +3594,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[36]
+	mi := &file_wire_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3480,7 +3607,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{36}
+	return file_wire_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Transfer) GetEdge() uint32 {
@@ -3550,7 +3677,7 @@ type Credit struct {
 
 func (x *Credit) Reset() {
 	*x = Credit{}
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3689,7 @@ func (x *Credit) String() string {
 func (*Credit) ProtoMessage() {}
 
 func (x *Credit) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[37]
+	mi := &file_wire_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3702,7 @@ func (x *Credit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credit.ProtoReflect.Descriptor instead.
 func (*Credit) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{37}
+	return file_wire_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Credit) GetEdge() uint32 {
@@ -3615,7 +3742,7 @@ type DataRequest struct {
 
 func (x *DataRequest) Reset() {
 	*x = DataRequest{}
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3627,7 +3754,7 @@ func (x *DataRequest) String() string {
 func (*DataRequest) ProtoMessage() {}
 
 func (x *DataRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[38]
+	mi := &file_wire_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3640,7 +3767,7 @@ func (x *DataRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DataRequest.ProtoReflect.Descriptor instead.
 func (*DataRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{38}
+	return file_wire_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DataRequest) GetPhase() uint32 {
@@ -3715,7 +3842,7 @@ type Data struct {
 
 func (x *Data) Reset() {
 	*x = Data{}
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +3854,7 @@ func (x *Data) String() string {
 func (*Data) ProtoMessage() {}
 
 func (x *Data) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[39]
+	mi := &file_wire_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,7 +3867,7 @@ func (x *Data) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Data.ProtoReflect.Descriptor instead.
 func (*Data) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{39}
+	return file_wire_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Data) GetChunk() int32 {
@@ -3805,7 +3932,7 @@ type TiedGradient struct {
 
 func (x *TiedGradient) Reset() {
 	*x = TiedGradient{}
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3944,7 @@ func (x *TiedGradient) String() string {
 func (*TiedGradient) ProtoMessage() {}
 
 func (x *TiedGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[40]
+	mi := &file_wire_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3957,7 @@ func (x *TiedGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TiedGradient.ProtoReflect.Descriptor instead.
 func (*TiedGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{40}
+	return file_wire_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TiedGradient) GetFrom() int32 {
@@ -3883,7 +4010,7 @@ type StageDone struct {
 
 func (x *StageDone) Reset() {
 	*x = StageDone{}
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +4022,7 @@ func (x *StageDone) String() string {
 func (*StageDone) ProtoMessage() {}
 
 func (x *StageDone) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[41]
+	mi := &file_wire_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +4035,7 @@ func (x *StageDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageDone.ProtoReflect.Descriptor instead.
 func (*StageDone) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{41}
+	return file_wire_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *StageDone) GetRank() int32 {
@@ -3974,7 +4101,7 @@ type Router struct {
 
 func (x *Router) Reset() {
 	*x = Router{}
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +4113,7 @@ func (x *Router) String() string {
 func (*Router) ProtoMessage() {}
 
 func (x *Router) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[42]
+	mi := &file_wire_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,7 +4126,7 @@ func (x *Router) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Router.ProtoReflect.Descriptor instead.
 func (*Router) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{42}
+	return file_wire_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Router) GetLayer() int32 {
@@ -4049,7 +4176,7 @@ type Loss struct {
 
 func (x *Loss) Reset() {
 	*x = Loss{}
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4061,7 +4188,7 @@ func (x *Loss) String() string {
 func (*Loss) ProtoMessage() {}
 
 func (x *Loss) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[43]
+	mi := &file_wire_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4074,7 +4201,7 @@ func (x *Loss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loss.ProtoReflect.Descriptor instead.
 func (*Loss) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{43}
+	return file_wire_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Loss) GetMicrobatch() int32 {
@@ -4117,7 +4244,7 @@ type Metric struct {
 
 func (x *Metric) Reset() {
 	*x = Metric{}
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4256,7 @@ func (x *Metric) String() string {
 func (*Metric) ProtoMessage() {}
 
 func (x *Metric) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[44]
+	mi := &file_wire_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4269,7 @@ func (x *Metric) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metric.ProtoReflect.Descriptor instead.
 func (*Metric) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{44}
+	return file_wire_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Metric) GetName() string {
@@ -4183,7 +4310,7 @@ type Norm struct {
 
 func (x *Norm) Reset() {
 	*x = Norm{}
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4322,7 @@ func (x *Norm) String() string {
 func (*Norm) ProtoMessage() {}
 
 func (x *Norm) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[45]
+	mi := &file_wire_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4335,7 @@ func (x *Norm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Norm.ProtoReflect.Descriptor instead.
 func (*Norm) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{45}
+	return file_wire_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Norm) GetParam() int32 {
@@ -4236,7 +4363,7 @@ type ActionTime struct {
 
 func (x *ActionTime) Reset() {
 	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4375,7 @@ func (x *ActionTime) String() string {
 func (*ActionTime) ProtoMessage() {}
 
 func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[46]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4388,7 @@ func (x *ActionTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
 func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{46}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ActionTime) GetAction() *Action {
@@ -4297,7 +4424,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4309,7 +4436,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4449,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -4362,7 +4489,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4501,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4514,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -4409,7 +4536,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4548,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4561,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -4463,7 +4590,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +4602,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +4615,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -4525,7 +4652,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4537,7 +4664,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4677,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -4585,7 +4712,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4724,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4737,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -4642,7 +4769,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4654,7 +4781,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4667,7 +4794,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 type DropState struct {
@@ -4678,7 +4805,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4690,7 +4817,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4703,7 +4830,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 type Saved struct {
@@ -4720,7 +4847,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4859,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4872,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Saved) GetName() string {
@@ -4807,7 +4934,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4946,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +4959,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Slice) GetWhole() []int64 {
@@ -4893,7 +5020,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +5032,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5045,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -4940,7 +5067,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4952,7 +5079,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5092,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Failed) GetActor() string {
@@ -5004,7 +5131,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5016,7 +5143,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5029,7 +5156,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 type Halted struct {
@@ -5041,7 +5168,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5053,7 +5180,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5066,7 +5193,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -5079,13 +5206,14 @@ func (x *Halted) GetRank() int32 {
 // Leave ends a halted stage. Left answers when it has ended.
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keep          bool                   `protobuf:"varint,1,opt,name=keep,proto3" json:"keep,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5097,7 +5225,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5110,7 +5238,14 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Leave) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
 }
 
 type Left struct {
@@ -5122,7 +5257,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5134,7 +5269,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5147,7 +5282,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Left) GetRank() int32 {
@@ -5169,7 +5304,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5181,7 +5316,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5194,7 +5329,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -5237,7 +5372,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5249,7 +5384,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5262,7 +5397,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -5280,6 +5415,152 @@ func (x *Weight) GetError() string {
 }
 
 func (x *Weight) GetTensor() *Tensor {
+	if x != nil {
+		return x.Tensor
+	}
+	return nil
+}
+
+// ReadState asks the process of a rank for a tensor of its stage, for a rank that has the same ones.
+type ReadState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // name of the parameter
+	Part          string                 `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"` // empty: the weight
+	ReplyTo       *Pid                   `protobuf:"bytes,5,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadState) Reset() {
+	*x = ReadState{}
+	mi := &file_wire_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadState) ProtoMessage() {}
+
+func (x *ReadState) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadState.ProtoReflect.Descriptor instead.
+func (*ReadState) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ReadState) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
+func (x *ReadState) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ReadState) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ReadState) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *ReadState) GetReplyTo() *Pid {
+	if x != nil {
+		return x.ReplyTo
+	}
+	return nil
+}
+
+// RankState is followed by the tensor's data, unless it has an error.
+type RankState struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Tensor        *Tensor                `protobuf:"bytes,4,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankState) Reset() {
+	*x = RankState{}
+	mi := &file_wire_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankState) ProtoMessage() {}
+
+func (x *RankState) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankState.ProtoReflect.Descriptor instead.
+func (*RankState) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *RankState) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
+func (x *RankState) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankState) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *RankState) GetTensor() *Tensor {
 	if x != nil {
 		return x.Tensor
 	}
@@ -5311,7 +5592,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5604,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5617,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -5547,7 +5828,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5840,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5853,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5797,7 +6078,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5809,7 +6090,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5822,7 +6103,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Alive) GetWaiting() string {
@@ -5843,7 +6124,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5855,7 +6136,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5868,7 +6149,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -5903,7 +6184,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6196,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6209,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -6012,7 +6293,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +6305,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6037,7 +6318,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -6074,7 +6355,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6086,7 +6367,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6099,7 +6380,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -6136,7 +6417,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6148,7 +6429,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6442,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -6204,7 +6485,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6216,7 +6497,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6229,7 +6510,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -6261,7 +6542,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6273,7 +6554,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6286,7 +6567,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 // ActionsRequest asks for the recorded actions of the current step. Times are by the coordinator's clock.
@@ -6299,7 +6580,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6592,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,7 +6605,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -6347,7 +6628,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6359,7 +6640,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6372,7 +6653,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -6427,6 +6708,7 @@ type RunEvent struct {
 	//	*RunEvent_End
 	//	*RunEvent_Change
 	//	*RunEvent_Regroup
+	//	*RunEvent_Replace
 	Kind          isRunEvent_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -6434,7 +6716,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6446,7 +6728,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6459,7 +6741,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -6575,6 +6857,15 @@ func (x *RunEvent) GetRegroup() *RegroupEvent {
 	return nil
 }
 
+func (x *RunEvent) GetReplace() *ReplaceEvent {
+	if x != nil {
+		if x, ok := x.Kind.(*RunEvent_Replace); ok {
+			return x.Replace
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Kind interface {
 	isRunEvent_Kind()
 }
@@ -6623,6 +6914,10 @@ type RunEvent_Regroup struct {
 	Regroup *RegroupEvent `protobuf:"bytes,12,opt,name=regroup,proto3,oneof"`
 }
 
+type RunEvent_Replace struct {
+	Replace *ReplaceEvent `protobuf:"bytes,13,opt,name=replace,proto3,oneof"`
+}
+
 func (*RunEvent_Info) isRunEvent_Kind() {}
 
 func (*RunEvent_Step) isRunEvent_Kind() {}
@@ -6644,6 +6939,8 @@ func (*RunEvent_End) isRunEvent_Kind() {}
 func (*RunEvent_Change) isRunEvent_Kind() {}
 
 func (*RunEvent_Regroup) isRunEvent_Kind() {}
+
+func (*RunEvent_Replace) isRunEvent_Kind() {}
 
 // RunInfo is troupe.Info.
 type RunInfo struct {
@@ -6687,7 +6984,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6699,7 +6996,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6712,7 +7009,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RunInfo) GetName() string {
@@ -6960,7 +7257,7 @@ type Packing struct {
 
 func (x *Packing) Reset() {
 	*x = Packing{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6972,7 +7269,7 @@ func (x *Packing) String() string {
 func (*Packing) ProtoMessage() {}
 
 func (x *Packing) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6985,7 +7282,7 @@ func (x *Packing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packing.ProtoReflect.Descriptor instead.
 func (*Packing) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Packing) GetMode() string {
@@ -7044,7 +7341,7 @@ type Documents struct {
 
 func (x *Documents) Reset() {
 	*x = Documents{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7353,7 @@ func (x *Documents) String() string {
 func (*Documents) ProtoMessage() {}
 
 func (x *Documents) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7366,7 @@ func (x *Documents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Documents.ProtoReflect.Descriptor instead.
 func (*Documents) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Documents) GetTrain() int64 {
@@ -7167,7 +7464,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7179,7 +7476,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7192,7 +7489,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Piece) GetText() string {
@@ -7241,7 +7538,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7253,7 +7550,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7266,7 +7563,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -7435,7 +7732,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7447,7 +7744,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7460,7 +7757,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7488,7 +7785,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7500,7 +7797,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7513,7 +7810,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7550,7 +7847,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7562,7 +7859,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7575,7 +7872,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7622,7 +7919,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7634,7 +7931,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7647,7 +7944,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7668,7 +7965,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7680,7 +7977,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7693,7 +7990,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -7717,6 +8014,90 @@ func (x *RestartEvent) GetMost() int32 {
 	return 0
 }
 
+type ReplaceEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // the last decided step
+	Ranks         []int32                `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	HaltedNs      int64                  `protobuf:"varint,4,opt,name=halted_ns,json=haltedNs,proto3" json:"halted_ns,omitempty"`
+	FoundNs       int64                  `protobuf:"varint,5,opt,name=found_ns,json=foundNs,proto3" json:"found_ns,omitempty"`
+	LoadedNs      int64                  `protobuf:"varint,6,opt,name=loaded_ns,json=loadedNs,proto3" json:"loaded_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceEvent) Reset() {
+	*x = ReplaceEvent{}
+	mi := &file_wire_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceEvent) ProtoMessage() {}
+
+func (x *ReplaceEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceEvent.ProtoReflect.Descriptor instead.
+func (*ReplaceEvent) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *ReplaceEvent) GetStep() int64 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ReplaceEvent) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ReplaceEvent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ReplaceEvent) GetHaltedNs() int64 {
+	if x != nil {
+		return x.HaltedNs
+	}
+	return 0
+}
+
+func (x *ReplaceEvent) GetFoundNs() int64 {
+	if x != nil {
+		return x.FoundNs
+	}
+	return 0
+}
+
+func (x *ReplaceEvent) GetLoadedNs() int64 {
+	if x != nil {
+		return x.LoadedNs
+	}
+	return 0
+}
+
 type RegroupEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // of the checkpoint
@@ -7728,7 +8109,7 @@ type RegroupEvent struct {
 
 func (x *RegroupEvent) Reset() {
 	*x = RegroupEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7740,7 +8121,7 @@ func (x *RegroupEvent) String() string {
 func (*RegroupEvent) ProtoMessage() {}
 
 func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7753,7 +8134,7 @@ func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
 func (*RegroupEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RegroupEvent) GetStep() int64 {
@@ -7787,7 +8168,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7799,7 +8180,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7812,7 +8193,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -7844,7 +8225,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7856,7 +8237,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7869,7 +8250,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -7924,7 +8305,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7936,7 +8317,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7949,7 +8330,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -7976,7 +8357,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7988,7 +8369,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8001,7 +8382,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -8032,7 +8413,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8044,7 +8425,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8057,7 +8438,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -8152,7 +8533,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8164,7 +8545,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8177,7 +8558,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 type ListReply struct {
@@ -8189,7 +8570,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8201,7 +8582,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8214,7 +8595,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -8250,7 +8631,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8262,7 +8643,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8275,7 +8656,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RunSummary) GetId() string {
@@ -8413,7 +8794,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8425,7 +8806,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8438,7 +8819,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -8462,7 +8843,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8474,7 +8855,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8487,7 +8868,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8537,7 +8918,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8549,7 +8930,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8562,7 +8943,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8597,7 +8978,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8609,7 +8990,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8622,7 +9003,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -8659,7 +9040,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8671,7 +9052,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8684,7 +9065,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -8737,7 +9118,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8749,7 +9130,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8762,7 +9143,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -8822,7 +9203,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8834,7 +9215,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8847,7 +9228,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -8914,7 +9295,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8926,7 +9307,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8939,7 +9320,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -9003,7 +9384,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9015,7 +9396,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9028,7 +9409,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -9069,7 +9450,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9081,7 +9462,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9094,7 +9475,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -9122,7 +9503,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9134,7 +9515,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9147,7 +9528,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -9182,7 +9563,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9194,7 +9575,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9207,7 +9588,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -9238,7 +9619,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9250,7 +9631,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9263,7 +9644,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -9318,7 +9699,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9330,7 +9711,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9343,7 +9724,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -9371,7 +9752,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9383,7 +9764,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9396,7 +9777,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -9428,7 +9809,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9440,7 +9821,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9453,7 +9834,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9537,7 +9918,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9549,7 +9930,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9562,7 +9943,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9587,7 +9968,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9599,7 +9980,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9612,7 +9993,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 type RevokeToken struct {
@@ -9624,7 +10005,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9636,7 +10017,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9649,7 +10030,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -9669,7 +10050,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9681,7 +10062,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9694,7 +10075,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -9715,7 +10096,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9727,7 +10108,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9740,7 +10121,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -9775,7 +10156,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9787,7 +10168,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9800,7 +10181,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *NameInfo) GetName() string {
@@ -9837,7 +10218,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9849,7 +10230,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9862,7 +10243,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -9908,7 +10289,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9920,7 +10301,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9933,7 +10314,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{124}
 }
 
 type MembersReply struct {
@@ -9947,7 +10328,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9959,7 +10340,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9972,7 +10353,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{121}
+	return file_wire_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -10009,7 +10390,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10021,7 +10402,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10034,7 +10415,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{122}
+	return file_wire_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -10086,7 +10467,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10098,7 +10479,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10111,7 +10492,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{123}
+	return file_wire_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -10237,7 +10618,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05carry\x18\n" +
 	" \x01(\v2\x12.troupe.wire.CarryH\x00R\x05carry\x120\n" +
 	"\acarried\x18\v \x01(\v2\x14.troupe.wire.CarriedH\x00R\acarriedB\x06\n" +
-	"\x04kind\"\x98\x04\n" +
+	"\x04kind\"\xc8\x04\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
@@ -10260,8 +10641,16 @@ const file_wire_proto_rawDesc = "" +
 	"\x06folder\x18\x13 \x01(\tR\x06folder\x12\x14\n" +
 	"\x05probe\x18\x14 \x01(\tR\x05probe\x12#\n" +
 	"\rprobe_content\x18\x15 \x01(\fR\fprobeContent\x12\x1a\n" +
-	"\bordinals\x18\x16 \x03(\x05R\bordinalsJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
-	"J\x04\b\x10\x10\x11\"\x98\x01\n" +
+	"\bordinals\x18\x16 \x03(\x05R\bordinals\x12.\n" +
+	"\arenewal\x18\x17 \x01(\v2\x14.troupe.wire.RenewalR\arenewalJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
+	"J\x04\b\x10\x10\x11\"\xa4\x01\n" +
+	"\aRenewal\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
+	"\x04skip\x18\x03 \x01(\bR\x04skip\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\bR\x04kept\x12+\n" +
+	"\x06update\x18\x05 \x01(\v2\x13.troupe.wire.UpdateR\x06update\x12\x16\n" +
+	"\x06copies\x18\x06 \x03(\x05R\x06copies\"\x98\x01\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
@@ -10405,8 +10794,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
 	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12:\n" +
-	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\xa9\n" +
-	"\n" +
+	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\x9b\v\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
 	"\x05peers\x18\x02 \x01(\v2\x12.troupe.wire.PeersH\x00R\x05peers\x12*\n" +
@@ -10441,7 +10829,11 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"send_state\x18\x19 \x01(\v2\x16.troupe.wire.SendStateH\x00R\tsendState\x127\n" +
 	"\n" +
-	"drop_state\x18\x1a \x01(\v2\x16.troupe.wire.DropStateH\x00R\tdropStateB\x06\n" +
+	"drop_state\x18\x1a \x01(\v2\x16.troupe.wire.DropStateH\x00R\tdropState\x127\n" +
+	"\n" +
+	"read_state\x18\x1b \x01(\v2\x16.troupe.wire.ReadStateH\x00R\treadState\x127\n" +
+	"\n" +
+	"rank_state\x18\x1c \x01(\v2\x16.troupe.wire.RankStateH\x00R\trankStateB\x06\n" +
 	"\x04kindJ\x04\b\x0f\x10\x10\"^\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -10603,8 +10995,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x05stack\x18\x04 \x01(\tR\x05stack\"\x06\n" +
 	"\x04Halt\"\x1c\n" +
 	"\x06Halted\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\a\n" +
-	"\x05Leave\"\x1a\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\x1b\n" +
+	"\x05Leave\x12\x12\n" +
+	"\x04keep\x18\x01 \x01(\bR\x04keep\"\x1a\n" +
 	"\x04Left\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\"{\n" +
 	"\n" +
@@ -10616,7 +11009,18 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x86\x05\n" +
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x8e\x01\n" +
+	"\tReadState\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\tR\x04part\x12+\n" +
+	"\breply_to\x18\x05 \x01(\v2\x10.troupe.wire.PidR\areplyTo\"|\n" +
+	"\tRankState\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12+\n" +
+	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x86\x05\n" +
 	"\n" +
 	"ApiRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
@@ -10715,7 +11119,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x19\n" +
 	"\bbegan_ns\x18\x03 \x01(\x03R\abeganNs\x12\x1a\n" +
 	"\brecorded\x18\x04 \x01(\bR\brecorded\x12.\n" +
-	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\xe1\x04\n" +
+	"\x05ranks\x18\x05 \x03(\v2\x18.troupe.wire.ActionTimesR\x05ranks\"\x98\x05\n" +
 	"\bRunEvent\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04info\x18\x02 \x01(\v2\x14.troupe.wire.RunInfoH\x00R\x04info\x12,\n" +
@@ -10731,7 +11135,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x03end\x18\n" +
 	" \x01(\v2\x15.troupe.wire.EndEventH\x00R\x03end\x122\n" +
 	"\x06change\x18\v \x01(\v2\x18.troupe.wire.ChangeEventH\x00R\x06change\x125\n" +
-	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroupB\x06\n" +
+	"\aregroup\x18\f \x01(\v2\x19.troupe.wire.RegroupEventH\x00R\aregroup\x125\n" +
+	"\areplace\x18\r \x01(\v2\x19.troupe.wire.ReplaceEventH\x00R\areplaceB\x06\n" +
 	"\x04kind\"\xb5\a\n" +
 	"\aRunInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
@@ -10867,7 +11272,14 @@ const file_wire_proto_rawDesc = "" +
 	"\fRestartEvent\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
 	"\arestart\x18\x02 \x01(\x05R\arestart\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x05R\x04most\"P\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\"\xa3\x01\n" +
+	"\fReplaceEvent\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
+	"\x05ranks\x18\x02 \x03(\x05R\x05ranks\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1b\n" +
+	"\thalted_ns\x18\x04 \x01(\x03R\bhaltedNs\x12\x19\n" +
+	"\bfound_ns\x18\x05 \x01(\x03R\afoundNs\x12\x1b\n" +
+	"\tloaded_ns\x18\x06 \x01(\x03R\bloadedNs\"P\n" +
 	"\fRegroupEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x18\n" +
 	"\aleaving\x18\x02 \x03(\tR\aleaving\x12\x12\n" +
@@ -11106,7 +11518,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 130)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 134)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -11115,292 +11527,303 @@ var file_wire_proto_goTypes = []any{
 	(*Envelope)(nil),           // 4: troupe.wire.Envelope
 	(*Control)(nil),            // 5: troupe.wire.Control
 	(*Assign)(nil),             // 6: troupe.wire.Assign
-	(*Assigned)(nil),           // 7: troupe.wire.Assigned
-	(*Release)(nil),            // 8: troupe.wire.Release
-	(*Released)(nil),           // 9: troupe.wire.Released
-	(*Connect)(nil),            // 10: troupe.wire.Connect
-	(*Connected)(nil),          // 11: troupe.wire.Connected
-	(*Peer)(nil),               // 12: troupe.wire.Peer
-	(*Link)(nil),               // 13: troupe.wire.Link
-	(*Carry)(nil),              // 14: troupe.wire.Carry
-	(*Carried)(nil),            // 15: troupe.wire.Carried
-	(*Measure)(nil),            // 16: troupe.wire.Measure
-	(*Measured)(nil),           // 17: troupe.wire.Measured
-	(*StatusReply)(nil),        // 18: troupe.wire.StatusReply
-	(*RankActions)(nil),        // 19: troupe.wire.RankActions
-	(*RankMemory)(nil),         // 20: troupe.wire.RankMemory
-	(*ActionTimes)(nil),        // 21: troupe.wire.ActionTimes
-	(*Unreachable)(nil),        // 22: troupe.wire.Unreachable
-	(*Snapshot)(nil),           // 23: troupe.wire.Snapshot
-	(*Action)(nil),             // 24: troupe.wire.Action
-	(*Offer)(nil),              // 25: troupe.wire.Offer
-	(*OfferedDevice)(nil),      // 26: troupe.wire.OfferedDevice
-	(*JoinRequest)(nil),        // 27: troupe.wire.JoinRequest
-	(*JoinReply)(nil),          // 28: troupe.wire.JoinReply
-	(*Hello)(nil),              // 29: troupe.wire.Hello
-	(*Welcome)(nil),            // 30: troupe.wire.Welcome
-	(*Beat)(nil),               // 31: troupe.wire.Beat
-	(*Message)(nil),            // 32: troupe.wire.Message
-	(*Header)(nil),             // 33: troupe.wire.Header
-	(*Pid)(nil),                // 34: troupe.wire.Pid
-	(*Peers)(nil),              // 35: troupe.wire.Peers
-	(*Order)(nil),              // 36: troupe.wire.Order
-	(*Update)(nil),             // 37: troupe.wire.Update
-	(*Extent)(nil),             // 38: troupe.wire.Extent
-	(*Tensor)(nil),             // 39: troupe.wire.Tensor
-	(*Transfer)(nil),           // 40: troupe.wire.Transfer
-	(*Credit)(nil),             // 41: troupe.wire.Credit
-	(*DataRequest)(nil),        // 42: troupe.wire.DataRequest
-	(*Data)(nil),               // 43: troupe.wire.Data
-	(*TiedGradient)(nil),       // 44: troupe.wire.TiedGradient
-	(*StageDone)(nil),          // 45: troupe.wire.StageDone
-	(*Router)(nil),             // 46: troupe.wire.Router
-	(*Loss)(nil),               // 47: troupe.wire.Loss
-	(*Metric)(nil),             // 48: troupe.wire.Metric
-	(*Norm)(nil),               // 49: troupe.wire.Norm
-	(*ActionTime)(nil),         // 50: troupe.wire.ActionTime
-	(*Apply)(nil),              // 51: troupe.wire.Apply
-	(*Applied)(nil),            // 52: troupe.wire.Applied
-	(*SaveState)(nil),          // 53: troupe.wire.SaveState
-	(*StageState)(nil),         // 54: troupe.wire.StageState
-	(*WriteState)(nil),         // 55: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 56: troupe.wire.StateWritten
-	(*SendState)(nil),          // 57: troupe.wire.SendState
-	(*DropState)(nil),          // 58: troupe.wire.DropState
-	(*Saved)(nil),              // 59: troupe.wire.Saved
-	(*Slice)(nil),              // 60: troupe.wire.Slice
-	(*StageReady)(nil),         // 61: troupe.wire.StageReady
-	(*Failed)(nil),             // 62: troupe.wire.Failed
-	(*Halt)(nil),               // 63: troupe.wire.Halt
-	(*Halted)(nil),             // 64: troupe.wire.Halted
-	(*Leave)(nil),              // 65: troupe.wire.Leave
-	(*Left)(nil),               // 66: troupe.wire.Left
-	(*ReadWeight)(nil),         // 67: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 68: troupe.wire.Weight
-	(*ApiRequest)(nil),         // 69: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 70: troupe.wire.ApiReply
-	(*Alive)(nil),              // 71: troupe.wire.Alive
-	(*ApiError)(nil),           // 72: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 73: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 74: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 75: troupe.wire.FollowRequest
-	(*Following)(nil),          // 76: troupe.wire.Following
-	(*RecordRequest)(nil),      // 77: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 78: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 79: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 80: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 81: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 82: troupe.wire.RunInfo
-	(*Packing)(nil),            // 83: troupe.wire.Packing
-	(*Documents)(nil),          // 84: troupe.wire.Documents
-	(*Piece)(nil),              // 85: troupe.wire.Piece
-	(*StepEvent)(nil),          // 86: troupe.wire.StepEvent
-	(*Trace)(nil),              // 87: troupe.wire.Trace
-	(*RankClock)(nil),          // 88: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 89: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 90: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 91: troupe.wire.RestartEvent
-	(*RegroupEvent)(nil),       // 92: troupe.wire.RegroupEvent
-	(*StallEvent)(nil),         // 93: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 94: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 95: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 96: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 97: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 98: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 99: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 100: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 101: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 102: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 103: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 104: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 105: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 106: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 107: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 108: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 109: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 110: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 111: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 112: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 113: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 114: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 115: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 116: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 117: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 118: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 119: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 120: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 121: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 122: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 123: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 124: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 125: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 126: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 127: troupe.wire.MemberStatus
-	nil,                        // 128: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 129: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 130: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 131: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 132: troupe.wire.StepEvent.ValLossesEntry
-	nil,                        // 133: troupe.wire.ForecastRequest.VariablesEntry
+	(*Renewal)(nil),            // 7: troupe.wire.Renewal
+	(*Assigned)(nil),           // 8: troupe.wire.Assigned
+	(*Release)(nil),            // 9: troupe.wire.Release
+	(*Released)(nil),           // 10: troupe.wire.Released
+	(*Connect)(nil),            // 11: troupe.wire.Connect
+	(*Connected)(nil),          // 12: troupe.wire.Connected
+	(*Peer)(nil),               // 13: troupe.wire.Peer
+	(*Link)(nil),               // 14: troupe.wire.Link
+	(*Carry)(nil),              // 15: troupe.wire.Carry
+	(*Carried)(nil),            // 16: troupe.wire.Carried
+	(*Measure)(nil),            // 17: troupe.wire.Measure
+	(*Measured)(nil),           // 18: troupe.wire.Measured
+	(*StatusReply)(nil),        // 19: troupe.wire.StatusReply
+	(*RankActions)(nil),        // 20: troupe.wire.RankActions
+	(*RankMemory)(nil),         // 21: troupe.wire.RankMemory
+	(*ActionTimes)(nil),        // 22: troupe.wire.ActionTimes
+	(*Unreachable)(nil),        // 23: troupe.wire.Unreachable
+	(*Snapshot)(nil),           // 24: troupe.wire.Snapshot
+	(*Action)(nil),             // 25: troupe.wire.Action
+	(*Offer)(nil),              // 26: troupe.wire.Offer
+	(*OfferedDevice)(nil),      // 27: troupe.wire.OfferedDevice
+	(*JoinRequest)(nil),        // 28: troupe.wire.JoinRequest
+	(*JoinReply)(nil),          // 29: troupe.wire.JoinReply
+	(*Hello)(nil),              // 30: troupe.wire.Hello
+	(*Welcome)(nil),            // 31: troupe.wire.Welcome
+	(*Beat)(nil),               // 32: troupe.wire.Beat
+	(*Message)(nil),            // 33: troupe.wire.Message
+	(*Header)(nil),             // 34: troupe.wire.Header
+	(*Pid)(nil),                // 35: troupe.wire.Pid
+	(*Peers)(nil),              // 36: troupe.wire.Peers
+	(*Order)(nil),              // 37: troupe.wire.Order
+	(*Update)(nil),             // 38: troupe.wire.Update
+	(*Extent)(nil),             // 39: troupe.wire.Extent
+	(*Tensor)(nil),             // 40: troupe.wire.Tensor
+	(*Transfer)(nil),           // 41: troupe.wire.Transfer
+	(*Credit)(nil),             // 42: troupe.wire.Credit
+	(*DataRequest)(nil),        // 43: troupe.wire.DataRequest
+	(*Data)(nil),               // 44: troupe.wire.Data
+	(*TiedGradient)(nil),       // 45: troupe.wire.TiedGradient
+	(*StageDone)(nil),          // 46: troupe.wire.StageDone
+	(*Router)(nil),             // 47: troupe.wire.Router
+	(*Loss)(nil),               // 48: troupe.wire.Loss
+	(*Metric)(nil),             // 49: troupe.wire.Metric
+	(*Norm)(nil),               // 50: troupe.wire.Norm
+	(*ActionTime)(nil),         // 51: troupe.wire.ActionTime
+	(*Apply)(nil),              // 52: troupe.wire.Apply
+	(*Applied)(nil),            // 53: troupe.wire.Applied
+	(*SaveState)(nil),          // 54: troupe.wire.SaveState
+	(*StageState)(nil),         // 55: troupe.wire.StageState
+	(*WriteState)(nil),         // 56: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 57: troupe.wire.StateWritten
+	(*SendState)(nil),          // 58: troupe.wire.SendState
+	(*DropState)(nil),          // 59: troupe.wire.DropState
+	(*Saved)(nil),              // 60: troupe.wire.Saved
+	(*Slice)(nil),              // 61: troupe.wire.Slice
+	(*StageReady)(nil),         // 62: troupe.wire.StageReady
+	(*Failed)(nil),             // 63: troupe.wire.Failed
+	(*Halt)(nil),               // 64: troupe.wire.Halt
+	(*Halted)(nil),             // 65: troupe.wire.Halted
+	(*Leave)(nil),              // 66: troupe.wire.Leave
+	(*Left)(nil),               // 67: troupe.wire.Left
+	(*ReadWeight)(nil),         // 68: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 69: troupe.wire.Weight
+	(*ReadState)(nil),          // 70: troupe.wire.ReadState
+	(*RankState)(nil),          // 71: troupe.wire.RankState
+	(*ApiRequest)(nil),         // 72: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 73: troupe.wire.ApiReply
+	(*Alive)(nil),              // 74: troupe.wire.Alive
+	(*ApiError)(nil),           // 75: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 76: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 77: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 78: troupe.wire.FollowRequest
+	(*Following)(nil),          // 79: troupe.wire.Following
+	(*RecordRequest)(nil),      // 80: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 81: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 82: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 83: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 84: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 85: troupe.wire.RunInfo
+	(*Packing)(nil),            // 86: troupe.wire.Packing
+	(*Documents)(nil),          // 87: troupe.wire.Documents
+	(*Piece)(nil),              // 88: troupe.wire.Piece
+	(*StepEvent)(nil),          // 89: troupe.wire.StepEvent
+	(*Trace)(nil),              // 90: troupe.wire.Trace
+	(*RankClock)(nil),          // 91: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 92: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 93: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 94: troupe.wire.RestartEvent
+	(*ReplaceEvent)(nil),       // 95: troupe.wire.ReplaceEvent
+	(*RegroupEvent)(nil),       // 96: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 97: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 98: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 99: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 100: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 101: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 102: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 103: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 104: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 105: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 106: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 107: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 108: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 109: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 110: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 111: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 112: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 113: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 114: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 115: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 116: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 117: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 118: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 119: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 120: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 121: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 122: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 123: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 124: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 125: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 126: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 127: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 128: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 129: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 130: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 131: troupe.wire.MemberStatus
+	nil,                        // 132: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 133: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 134: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 135: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 136: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 137: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
-	32,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
+	33,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
 	5,   // 1: troupe.wire.Envelope.control:type_name -> troupe.wire.Control
 	6,   // 2: troupe.wire.Control.assign:type_name -> troupe.wire.Assign
-	7,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
-	8,   // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
-	9,   // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
-	10,  // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
-	11,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
-	16,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
-	17,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
-	14,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
-	15,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
-	12,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
-	12,  // 13: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	13,  // 14: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	12,  // 15: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
-	23,  // 16: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	19,  // 17: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
-	20,  // 18: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
-	21,  // 19: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
-	24,  // 20: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	24,  // 21: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	26,  // 22: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	0,   // 23: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
-	12,  // 24: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	25,  // 25: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	12,  // 26: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	18,  // 27: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	22,  // 28: troupe.wire.Beat.unreachable:type_name -> troupe.wire.Unreachable
-	33,  // 29: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	35,  // 30: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	36,  // 31: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	40,  // 32: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	41,  // 33: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	42,  // 34: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	43,  // 35: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	44,  // 36: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	45,  // 37: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	51,  // 38: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	52,  // 39: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	53,  // 40: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	54,  // 41: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	61,  // 42: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	62,  // 43: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	63,  // 44: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	64,  // 45: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	65,  // 46: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	66,  // 47: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	67,  // 48: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	68,  // 49: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	55,  // 50: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	56,  // 51: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	57,  // 52: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	58,  // 53: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	34,  // 54: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	34,  // 55: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	34,  // 56: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	37,  // 57: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	38,  // 58: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	39,  // 59: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	34,  // 60: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	38,  // 61: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	39,  // 62: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	39,  // 63: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	47,  // 64: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	49,  // 65: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	50,  // 66: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	49,  // 67: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	46,  // 68: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
-	48,  // 69: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	24,  // 70: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	37,  // 71: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	59,  // 72: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	60,  // 73: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	34,  // 74: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	39,  // 75: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	73,  // 76: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	75,  // 77: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	98,  // 78: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	101, // 79: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	105, // 80: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	111, // 81: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	116, // 82: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	124, // 83: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	106, // 84: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	77,  // 85: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	79,  // 86: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	72,  // 87: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	71,  // 88: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	74,  // 89: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	76,  // 90: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	81,  // 91: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	99,  // 92: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	102, // 93: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	110, // 94: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	112, // 95: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	121, // 96: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	125, // 97: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	107, // 98: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	78,  // 99: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	80,  // 100: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	1,   // 101: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	128, // 102: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	100, // 103: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	21,  // 104: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	82,  // 105: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	86,  // 106: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	89,  // 107: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	90,  // 108: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	91,  // 109: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	93,  // 110: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	95,  // 111: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	96,  // 112: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	97,  // 113: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	94,  // 114: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	92,  // 115: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	84,  // 116: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	83,  // 117: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
-	85,  // 118: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	129, // 119: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	130, // 120: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	87,  // 121: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	131, // 122: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	132, // 123: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	21,  // 124: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	88,  // 125: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	102, // 126: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	72,  // 127: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	100, // 128: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 129: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	100, // 130: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	104, // 131: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	94,  // 132: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	103, // 133: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	23,  // 134: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 135: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	133, // 136: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	108, // 137: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	109, // 138: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	100, // 139: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	113, // 140: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	114, // 141: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	113, // 142: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	117, // 143: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	118, // 144: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	119, // 145: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	120, // 146: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	123, // 147: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	122, // 148: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	127, // 149: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	126, // 150: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	26,  // 151: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	152, // [152:152] is the sub-list for method output_type
-	152, // [152:152] is the sub-list for method input_type
-	152, // [152:152] is the sub-list for extension type_name
-	152, // [152:152] is the sub-list for extension extendee
-	0,   // [0:152] is the sub-list for field type_name
+	8,   // 3: troupe.wire.Control.assigned:type_name -> troupe.wire.Assigned
+	9,   // 4: troupe.wire.Control.release:type_name -> troupe.wire.Release
+	10,  // 5: troupe.wire.Control.released:type_name -> troupe.wire.Released
+	11,  // 6: troupe.wire.Control.connect:type_name -> troupe.wire.Connect
+	12,  // 7: troupe.wire.Control.connected:type_name -> troupe.wire.Connected
+	17,  // 8: troupe.wire.Control.measure:type_name -> troupe.wire.Measure
+	18,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
+	15,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
+	16,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
+	13,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	7,   // 13: troupe.wire.Assign.renewal:type_name -> troupe.wire.Renewal
+	38,  // 14: troupe.wire.Renewal.update:type_name -> troupe.wire.Update
+	13,  // 15: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	14,  // 16: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	13,  // 17: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
+	24,  // 18: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	20,  // 19: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	21,  // 20: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	22,  // 21: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	25,  // 22: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	25,  // 23: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	27,  // 24: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	0,   // 25: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
+	13,  // 26: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	26,  // 27: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	13,  // 28: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	19,  // 29: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	23,  // 30: troupe.wire.Beat.unreachable:type_name -> troupe.wire.Unreachable
+	34,  // 31: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	36,  // 32: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	37,  // 33: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	41,  // 34: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	42,  // 35: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	43,  // 36: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	44,  // 37: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	45,  // 38: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	46,  // 39: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	52,  // 40: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	53,  // 41: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	54,  // 42: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	55,  // 43: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	62,  // 44: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	63,  // 45: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	64,  // 46: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	65,  // 47: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	66,  // 48: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	67,  // 49: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	68,  // 50: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	69,  // 51: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	56,  // 52: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	57,  // 53: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	58,  // 54: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	59,  // 55: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	70,  // 56: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
+	71,  // 57: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
+	35,  // 58: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	35,  // 59: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	35,  // 60: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	38,  // 61: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	39,  // 62: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	40,  // 63: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	35,  // 64: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	39,  // 65: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	40,  // 66: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	40,  // 67: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	48,  // 68: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	50,  // 69: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	51,  // 70: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	50,  // 71: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 72: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	49,  // 73: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	25,  // 74: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	38,  // 75: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	60,  // 76: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	61,  // 77: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	35,  // 78: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	40,  // 79: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	35,  // 80: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
+	40,  // 81: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
+	76,  // 82: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	78,  // 83: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	102, // 84: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	105, // 85: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	109, // 86: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	115, // 87: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	120, // 88: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	128, // 89: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	110, // 90: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	80,  // 91: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	82,  // 92: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	75,  // 93: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	74,  // 94: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	77,  // 95: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	79,  // 96: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	84,  // 97: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	103, // 98: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	106, // 99: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	114, // 100: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	116, // 101: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	125, // 102: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	129, // 103: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	111, // 104: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	81,  // 105: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	83,  // 106: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	1,   // 107: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	132, // 108: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	104, // 109: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	22,  // 110: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	85,  // 111: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	89,  // 112: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	92,  // 113: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	93,  // 114: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	94,  // 115: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	97,  // 116: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	99,  // 117: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	100, // 118: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	101, // 119: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	98,  // 120: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	96,  // 121: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	95,  // 122: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
+	87,  // 123: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	86,  // 124: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	88,  // 125: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	133, // 126: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	134, // 127: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	90,  // 128: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	135, // 129: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	136, // 130: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	22,  // 131: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	91,  // 132: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	106, // 133: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	75,  // 134: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	104, // 135: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 136: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	104, // 137: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	108, // 138: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	98,  // 139: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	107, // 140: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	24,  // 141: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 142: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	137, // 143: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	112, // 144: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	113, // 145: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	104, // 146: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	117, // 147: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	118, // 148: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	117, // 149: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	121, // 150: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	122, // 151: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	123, // 152: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	124, // 153: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	127, // 154: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	126, // 155: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	131, // 156: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	130, // 157: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	27,  // 158: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	159, // [159:159] is the sub-list for method output_type
+	159, // [159:159] is the sub-list for method input_type
+	159, // [159:159] is the sub-list for extension type_name
+	159, // [159:159] is the sub-list for extension extendee
+	0,   // [0:159] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11424,8 +11847,8 @@ func file_wire_proto_init() {
 		(*Control_Carry)(nil),
 		(*Control_Carried)(nil),
 	}
-	file_wire_proto_msgTypes[4].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[28].OneofWrappers = []any{
+	file_wire_proto_msgTypes[5].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[29].OneofWrappers = []any{
 		(*Message_Peers)(nil),
 		(*Message_Order)(nil),
 		(*Message_Transfer)(nil),
@@ -11450,8 +11873,10 @@ func file_wire_proto_init() {
 		(*Message_StateWritten)(nil),
 		(*Message_SendState)(nil),
 		(*Message_DropState)(nil),
+		(*Message_ReadState)(nil),
+		(*Message_RankState)(nil),
 	}
-	file_wire_proto_msgTypes[65].OneofWrappers = []any{
+	file_wire_proto_msgTypes[68].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -11464,7 +11889,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Record)(nil),
 		(*ApiRequest_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[66].OneofWrappers = []any{
+	file_wire_proto_msgTypes[69].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -11479,7 +11904,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Record)(nil),
 		(*ApiReply_Actions)(nil),
 	}
-	file_wire_proto_msgTypes[77].OneofWrappers = []any{
+	file_wire_proto_msgTypes[80].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -11491,10 +11916,11 @@ func file_wire_proto_init() {
 		(*RunEvent_End)(nil),
 		(*RunEvent_Change)(nil),
 		(*RunEvent_Regroup)(nil),
+		(*RunEvent_Replace)(nil),
 	}
-	file_wire_proto_msgTypes[82].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[96].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[112].OneofWrappers = []any{
+	file_wire_proto_msgTypes[85].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[100].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[116].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -11506,7 +11932,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   130,
+			NumMessages:   134,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,44 @@
+package actors
+
+import (
+	"fmt"
+
+	"github.com/asynkron/protoactor-go/actor"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// A rank that was lost gets its weights and optimizer state from a rank that has the same ones, before the first order of an attempt
+// that renews another.
+
+// StateCopier is a Compute that can copy its tensors for a rank that has the same ones.
+type StateCopier interface {
+	CopyState(l *tensorops.List, to tensorops.Arena, param, part string) (tensorops.Tensor, error)
+}
+
+// takeRead keeps a request until the stage has its weights and is at rest.
+func (a *stageActor) takeRead(ctx actor.Context, m *ReadState) {
+	switch {
+	case a.failed || !a.runID.accepts(m.Header):
+	case len(a.reads) >= limitReads:
+		ctx.Send(m.ReplyTo, &RankState{Header: m.Header, Request: m.Request, Rank: a.rank,
+			Err: fmt.Errorf("%d requests for the state of rank %d wait already, the limit", limitReads, a.rank)})
+	default:
+		a.reads = append(a.reads, m)
+		a.advance(ctx)
+	}
+}
+
+// sendState answers the first request.
+func (a *stageActor) sendState() {
+	m := a.reads[0]
+	a.reads = append(a.reads[:0], a.reads[1:]...)
+	answer := &RankState{Header: m.Header, Request: m.Request, Rank: a.rank}
+	l := a.stream.NewList()
+	if s, ok := a.stage.(StateCopier); ok {
+		answer.Tensor, answer.Err = s.CopyState(l, a.local.host, m.Param, m.Part)
+	} else {
+		answer.Err = fmt.Errorf("%w: rank %d uses the program's own %T, which has no CopyState", errTarget, a.rank, a.stage)
+	}
+	a.submit(l, func(ctx actor.Context) { ctx.Send(m.ReplyTo, answer) })
+}

@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/base/words"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// An attempt that loses a process can be renewed: the other ranks keep their weights and optimizer state in memory, and each lost rank
+// gets its own from a rank with the same ones, its holder.
+
+// ErrNoHolder: the ranks of an attempt can't be renewed after some are lost.
+var ErrNoHolder = errors.New("the run restarts from its last checkpoint")
+
+// CheckRenewal returns why no attempt of the plan can be renewed; nil: it can be, if the right ranks survive.
+func (p *Plan) CheckRenewal() error {
+	switch {
+	case p.grid.Size(grid.Copies) == 1:
+		return fmt.Errorf("%w: no two ranks have the same weights (parallel.data = 1)", ErrNoHolder)
+	case p.cfg.Parallel.Zero > 0:
+		return fmt.Errorf("%w: each replica has only a part of the optimizer state (parallel.zero = %d)", ErrNoHolder, p.cfg.Parallel.Zero)
+	case p.model.Trained() != p.model.Parameters():
+		return fmt.Errorf("%w: some weights are frozen", ErrNoHolder)
+	case !p.model.Config.Language():
+		return fmt.Errorf("%w: the model has the program's own layers", ErrNoHolder)
+	}
+	for stage := range p.cfg.Pipeline.Stages {
+		if device.KindOf(p.cfg, stage) == device.CUDA {
+			return fmt.Errorf("%w: stage %d is on a GPU", ErrNoHolder, stage)
+		}
+	}
+	return nil
+}
+
+// Holder returns a rank that has the weights and the optimizer state of a lost rank.
+func (p *Plan) Holder(rank int, lost []int) (int, error) {
+	for _, other := range p.grid.Group(rank, grid.Copies) {
+		if other != rank && !slices.Contains(lost, other) {
+			return other, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: all ranks with the weights of rank %d are lost: %s", ErrNoHolder, rank,
+		words.Numbers(p.grid.Group(rank, grid.Copies)))
+}
+
+// Keeps is an actors.Spec.Keep for the plan.
+func (p *Plan) Keeps(lost []int) error {
+	if err := p.CheckRenewal(); err != nil {
+		return err
+	}
+	for _, rank := range lost {
+		if _, err := p.Holder(rank, lost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rejoin gives an adopted stage the groups of another attempt.
+func (p *Plan) rejoin(rank int, c actors.Compute, groups Groups) error {
+	s, ok := c.(*stages.Stage)
+	if !ok {
+		return fmt.Errorf("rank %d: a %T cannot join other groups", rank, c)
+	}
+	o := p.optionsOf(rank, groups)
+	return s.SetGroups(o.Tensor.Group, o.Context.Group, o.Data.Group)
+}
