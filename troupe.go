@@ -19,7 +19,7 @@ import (
 // Events of a run, sent in order. json.Marshal writes them as engine run --json does, and DecodeEvent reads them:
 // docs/events.md lists the keys.
 type (
-	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, TextEvent, ChangeEvent, RestartEvent, RegroupEvent or
+	// Event is a StepEvent, CheckpointEvent, StallEvent, PauseEvent, TextEvent, ChangeEvent, RestartEvent, ReplaceEvent, RegroupEvent or
 	// WarningEvent, and for watchers and subscriptions an EndEvent. They are values, not pointers.
 	Event = event.Event
 	// StepEvent: a step ended. Step 0 is the validation before training. Its fields are those of telemetry.Record, with nil for
@@ -124,6 +124,16 @@ type Updates = event.Updates
 //	Err           error
 //	Restart, Most int // the number of this restart, and cluster.max_restarts
 type RestartEvent = event.RestartEvent
+
+// ReplaceEvent: a worker failed, and another one computes its ranks now. The run continues after its last decided step: the other ranks
+// have kept their weights and optimizer state.
+//
+//	Step  int64
+//	Ranks []int // that were lost
+//	Err   error
+//	// Since the failure was noticed: until the actors had ended, a worker was found, and all ranks had their weights.
+//	Halted, Found, Loaded time.Duration
+type ReplaceEvent = event.ReplaceEvent
 
 // RegroupEvent: the run wrote a checkpoint and continues from it on other workers, without repeating a step.
 //

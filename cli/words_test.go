@@ -40,6 +40,8 @@ func TestWords(t *testing.T) {
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 9}},
 		troupe.ChangeEvent{Change: troupe.Change{Kind: troupe.ChangeStop, Step: 2}, Err: errors.New("step 2 has ended")},
 		troupe.RestartEvent{Err: errors.New("worker w2 failed"), Restart: 1, Most: 3},
+		troupe.ReplaceEvent{Step: 4, Ranks: []int{1}, Err: errors.New("worker w2 failed"), Loaded: time.Second},
+		troupe.ReplaceEvent{Step: 4, Ranks: []int{1, 3}, Err: errors.New("worker w2 failed"), Loaded: time.Second},
 		troupe.RegroupEvent{Step: 4, Leaving: []string{"w2"}},
 		troupe.RegroupEvent{Step: 4, Free: []string{"w2", "w3"}},
 		troupe.StallEvent{Quiet: time.Minute, Status: event.Status{Actors: []event.Snapshot{{Actor: event.Scheduler, Rank: -1}}}},

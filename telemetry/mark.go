@@ -22,6 +22,7 @@ const (
 	MarkStart      = "start"   // the run started
 	MarkResume     = "resume"  // the run resumed from a checkpoint
 	MarkRestart    = "restart" // the run restarted because a process failed
+	MarkReplace    = "replace" // another process computes the ranks of one that failed
 	MarkRegroup    = "regroup" // the run changed its workers after a checkpoint
 	MarkCheckpoint = "checkpoint"
 	MarkPause      = "pause"

@@ -7,9 +7,9 @@ import (
 )
 
 // Event is something that happened in a run: a StepEvent, CheckpointEvent, WarningEvent, StallEvent, ChangeEvent,
-// PauseEvent, TextEvent, RestartEvent or RegroupEvent. A watcher also gets an EndEvent, as the last one. Each marshals to one JSON object
-// with the key "event", as in the output of engine run --json (docs/events.md), which also has a StartEvent, SampleEvent and
-// SubmittedEvent. Decode reads them all.
+// PauseEvent, TextEvent, RestartEvent, ReplaceEvent or RegroupEvent. A watcher also gets an EndEvent, as the last one.
+// Each marshals to one JSON object with the key "event", as in the output of engine run --json (docs/events.md), which
+// also has a StartEvent, SampleEvent and SubmittedEvent. Decode reads them all.
 type Event = any
 
 // StepEvent reports a finished step. Step 0 is the validation before training.
@@ -71,6 +71,20 @@ type RestartEvent struct {
 	Err     error `json:"error"`        // names the process, its ranks and what they were doing
 	Restart int   `json:"restart"`      // number of this restart since the last new checkpoint
 	Most    int   `json:"max_restarts"` // the limit, cluster.max_restarts
+}
+
+// ReplaceEvent reports that a process that computed ranks failed, and that another process computes them now. The other ranks have kept
+// their weights and optimizer state, and the new ones have them from a rank with the same ones. The run continues after its last decided
+// step.
+type ReplaceEvent struct {
+	Step  int64 `json:"step"`  // the last decided step
+	Ranks []int `json:"ranks"` // those that were lost
+	Err   error `json:"error"` // names the process, its ranks and what they were doing
+	// The times since the failure was noticed: until all actors had ended, until another process was chosen, and until every rank had its
+	// weights.
+	Halted time.Duration `json:"-"`
+	Found  time.Duration `json:"-"`
+	Loaded time.Duration `json:"-"`
 }
 
 // RegroupEvent reports that the run wrote a checkpoint and continues from it on other workers, without repeating a step:

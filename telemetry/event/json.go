@@ -30,6 +30,7 @@ var kinds = []kind{
 	kindOf[ChangeEvent]("change"),
 	kindOf[StallEvent]("stall"),
 	kindOf[RestartEvent]("restart"),
+	kindOf[ReplaceEvent]("replace"),
 	kindOf[RegroupEvent]("regroup"),
 	kindOf[EndEvent]("end"),
 	kindOf[SampleEvent]("sample"),

@@ -180,6 +180,32 @@ func (e *RestartEvent) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+type plainReplace ReplaceEvent
+
+type replaceJSON struct {
+	plainReplace
+	Err    failure `json:"error"`
+	Halted seconds `json:"halted_s"`
+	Found  seconds `json:"found_s"`
+	Loaded seconds `json:"loaded_s"`
+}
+
+// MarshalJSON writes the event as in engine run --json.
+func (e ReplaceEvent) MarshalJSON() ([]byte, error) {
+	return object(e, replaceJSON{plainReplace(e), failure{e.Err}, seconds(e.Halted), seconds(e.Found), seconds(e.Loaded)}, wordingOf(e))
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *ReplaceEvent) UnmarshalJSON(data []byte) error {
+	var v replaceJSON
+	if err := read(*e, data, &v); err != nil {
+		return err
+	}
+	*e = ReplaceEvent(v.plainReplace)
+	e.Err, e.Halted, e.Found, e.Loaded = v.Err.error, time.Duration(v.Halted), time.Duration(v.Found), time.Duration(v.Loaded)
+	return nil
+}
+
 // MarshalJSON writes the event as in engine run --json.
 func (e RegroupEvent) MarshalJSON() ([]byte, error) {
 	type plain RegroupEvent

@@ -86,6 +86,8 @@ func whole() []event.Event {
 			Err: event.ErrStep},
 		event.StallEvent{Quiet: 61 * time.Second, Status: status},
 		event.RestartEvent{Err: errors.New("worker w1 failed"), Restart: 1, Most: 10},
+		event.ReplaceEvent{Step: 51, Ranks: []int{1, 3}, Err: errors.New("worker w1 failed"), Halted: 30 * time.Millisecond,
+			Found: 210 * time.Millisecond, Loaded: 400 * time.Millisecond},
 		event.RegroupEvent{Step: 50, Leaving: []string{"w1"}, Free: []string{"w2"}},
 		event.EndEvent{Result: result, Err: errors.New("killed")},
 		event.SampleEvent{Text: "Once upon", Context: 128, PromptTokens: 2, PromptCut: 1, Tokens: 5, WindowMoves: 1},
@@ -246,7 +248,8 @@ func TestEmpty(t *testing.T) {
 			Trace: [][]event.ActionTime{nil, nil}},
 		event.CheckpointEvent{}, event.WarningEvent{}, event.PauseEvent{}, event.ChangeEvent{},
 		event.ChangeEvent{Change: event.Change{Kind: event.ChangeRate, LR: nan, MinLR: nan}},
-		event.RestartEvent{}, event.EndEvent{}, event.EndEvent{Result: event.Result{FirstValLoss: nan, LastValLoss: nan, BestValLoss: nan}},
+		event.RestartEvent{}, event.ReplaceEvent{}, event.EndEvent{},
+		event.EndEvent{Result: event.Result{FirstValLoss: nan, LastValLoss: nan, BestValLoss: nan}},
 		event.StartEvent{}, event.StartEvent{Info: event.Info{EpochSteps: nan, Epochs: nan}}, event.SampleEvent{}, event.SubmittedEvent{},
 		event.StallEvent{Status: event.Status{Time: at(0), Actors: []event.Snapshot{{Doing: 77, Wait: 77, Phase: 77}}}},
 	} {

@@ -34,6 +34,8 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 		m.Kind, m.Text = sayChange(e)
 	case RestartEvent:
 		m.Kind, m.Text = telemetry.MarkRestart, fmt.Sprintf("%v; resuming from the last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+	case ReplaceEvent:
+		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkReplace, sayReplace(e)
 	case RegroupEvent:
 		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkRegroup, sayRegroup(e)
 	case StallEvent:
@@ -120,6 +122,16 @@ func sayRegroup(e RegroupEvent) string {
 	}
 	return fmt.Sprintf("%s %s: checkpoint step %d written, no step lost; the run continues on other workers", workerNames(e.Leaving), verb,
 		e.Step)
+}
+
+// sayReplace says which ranks were replaced, and in what time.
+func sayReplace(e ReplaceEvent) string {
+	word := "rank"
+	if len(e.Ranks) != 1 {
+		word = "ranks"
+	}
+	return fmt.Sprintf("%v; %s %s replaced in %s, the run continues after step %d", e.Err, word, words.Numbers(e.Ranks),
+		words.Duration(e.Loaded), e.Step)
 }
 
 func workerNames(names []string) string {

@@ -22,11 +22,11 @@ type instruments struct {
 	errs []error
 
 	// by index of telemetry.Figures; nil: a histogram reports the metric
-	figures                                               []func(v float64)
-	duration, saving                                      metric.Float64Histogram
-	ideal, figure, value, set                             metric.Float64Gauge
-	at                                                    metric.Int64Gauge
-	steps, skipped, tokens, checkpoints, restarts, stalls metric.Int64Counter
+	figures                                                             []func(v float64)
+	duration, saving                                                    metric.Float64Histogram
+	ideal, figure, value, set                                           metric.Float64Gauge
+	at                                                                  metric.Int64Gauge
+	steps, skipped, tokens, checkpoints, restarts, stalls, replacements metric.Int64Counter
 }
 
 func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error) {
@@ -66,6 +66,8 @@ func newInstruments(m metric.Meter, run attribute.KeyValue) (*instruments, error
 	i.tokens = counter("engine.tokens", "{token}", "Tokens of finished steps, or samples if the data is not text.")
 	i.checkpoints = counter("engine.checkpoints", "{checkpoint}", "Number of checkpoints written.")
 	i.restarts = counter("engine.restarts", "{restart}", "Restarts from the last checkpoint after a process failed.")
+	i.replacements = counter("engine.replacements", "{replacement}",
+		"Failed processes whose ranks another process took over, without a step repeated.")
 	i.stalls = counter("engine.stalls", "{stall}", "Stalls: times that the run made no progress for run.stall_after_s.")
 	for _, f := range telemetry.Figures {
 		name, unit := "engine."+f.Metric, cmp.Or(units[f.Unit], "{"+strings.TrimSuffix(string(f.Unit), "s")+"}")
@@ -127,5 +129,6 @@ func (i *instruments) checkpoint(e troupe.CheckpointEvent) {
 	i.saving.Record(context.Background(), e.Took.Seconds(), i.of)
 }
 
-func (i *instruments) restart() { i.restarts.Add(context.Background(), 1, i.of) }
-func (i *instruments) stall()   { i.stalls.Add(context.Background(), 1, i.of) }
+func (i *instruments) replacement() { i.replacements.Add(context.Background(), 1, i.of) }
+func (i *instruments) restart()     { i.restarts.Add(context.Background(), 1, i.of) }
+func (i *instruments) stall()       { i.stalls.Add(context.Background(), 1, i.of) }

@@ -234,9 +234,10 @@ func TestMetrics(t *testing.T) {
 	a.Observe(troupe.CheckpointEvent{Took: time.Second})
 	a.Observe(troupe.StallEvent{})
 	a.Observe(troupe.RestartEvent{Err: errors.New("gone")})
+	a.Observe(troupe.ReplaceEvent{Err: errors.New("gone"), Loaded: time.Second})
 	got := a.metrics(t)
 	for name, want := range map[string]float64{"engine.steps": 5, "engine.tokens": 500, "engine.step": 12, "engine.steps_skipped": 1,
-		"engine.checkpoints": 1, "engine.restarts": 1, "engine.stalls": 1,
+		"engine.checkpoints": 1, "engine.restarts": 1, "engine.replacements": 1, "engine.stalls": 1,
 		"engine.loss": 3.5, "engine.mtp_loss": 6, "engine.validation_loss": 2, "engine.gradient_norm": 1, "engine.learning_rate": 1e-3,
 		"engine.tokens_per_second": 400, "engine.bubble_ratio": 0.5,
 		"engine.bubble_ideal_ratio": 0.4, "engine.peak_ratio": 0.5, "engine.metric/accuracy": 0.5, "engine.validation_metric/accuracy": 0.25,

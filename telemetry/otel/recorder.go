@@ -98,6 +98,11 @@ func (r *Recorder) Observe(e troupe.Event) {
 		r.restart = r.begin("restart", now, keyRestart.Int(e.Restart), keyMost.Int(e.Most))
 		r.restart.RecordError(e.Err, trace.WithTimestamp(now))
 		r.meters.restart()
+	case troupe.ReplaceEvent:
+		span := r.begin("replace", now.Add(-e.Loaded), keyStep.Int64(e.Step))
+		span.RecordError(e.Err, trace.WithTimestamp(now.Add(-e.Loaded)))
+		end(span, now)
+		r.meters.replacement()
 	case troupe.RegroupEvent:
 		r.run.AddEvent("regroup", trace.WithTimestamp(now), trace.WithAttributes(attribute.String("message", m.Text)))
 	case troupe.StallEvent:

@@ -37,6 +37,7 @@ var (
 	descIdeal  = desc("bubble_ideal_ratio", "Bubble of the schedule's table if all actions of a kind took equally long.")
 
 	descRestarts    = desc("restarts_total", "Restarts from the last checkpoint after a process failed.")
+	descReplaced    = desc("replacements_total", "Failed processes whose ranks another process took over, without a step repeated.")
 	descStalls      = desc("stalls_total", "Stalls: times that the run made no progress for run.stall_after_s.")
 	descWarnings    = desc("warnings_total", "Number of warnings.")
 	descCheckpoints = desc("checkpoints_total", "Number of checkpoints written.")
@@ -73,7 +74,8 @@ var descFigures = func() []*prometheus.Desc {
 var descs = append(slices.DeleteFunc(slices.Clone(descFigures), func(d *prometheus.Desc) bool { return d == nil }),
 	descInfo, descState, descPaused, descStages, descRanks, descParams, descPlanned, descStep, descSteps, descSkipped, descTokens, descMetric,
 	descValues, descSets, descIdeal,
-	descRestarts, descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait,
+	descRestarts, descReplaced,
+	descStalls, descWarnings, descCheckpoints, descSaved, descSavedAt, descSteppedAt, descRankInfo, descRankState, descRankWait,
 	descRankMemory, descRankBubble)
 
 // secondsBounds are the buckets of the histograms of durations, from a millisecond to an hour. Scrapers that ask for

@@ -114,6 +114,7 @@ func TestCounts(t *testing.T) {
 	r.Observe(skipped)
 	r.Observe(troupe.CheckpointEvent{Step: 3, Took: 2 * time.Second})
 	r.Observe(troupe.RestartEvent{Err: errors.New("gone")})
+	r.Observe(troupe.ReplaceEvent{Err: errors.New("gone")})
 	r.Observe(step(4, 4000)) // again
 	r.Observe(step(5, 5000))
 	r.Observe(troupe.StallEvent{})
@@ -121,8 +122,8 @@ func TestCounts(t *testing.T) {
 	r.Observe(troupe.PauseEvent{Step: 5, Paused: true})
 	want(t, c, map[string]float64{
 		`engine_steps_total{run="a"}`: 7, `engine_tokens_total{run="a"}`: 7000, `engine_steps_skipped_total{run="a"}`: 1,
-		`engine_restarts_total{run="a"}`: 1,
-		`engine_stalls_total{run="a"}`:   1, `engine_warnings_total{run="a"}`: 1, `engine_checkpoints_total{run="a"}`: 1,
+		`engine_restarts_total{run="a"}`: 1, `engine_replacements_total{run="a"}`: 1,
+		`engine_stalls_total{run="a"}`: 1, `engine_warnings_total{run="a"}`: 1, `engine_checkpoints_total{run="a"}`: 1,
 		`engine_last_checkpoint_step{run="a"}`: 3,
 		`engine_step{run="a"}`:                 5, `engine_paused{run="a"}`: 1, `engine_run_state{run="a",state="paused"}`: 1,
 		`engine_validation_loss{run="a"}`: 5,

@@ -43,6 +43,7 @@ type Run struct {
 
 	steps, skipped, tokens                  float64
 	restarts, stalls, warnings, checkpoints float64
+	replacements                            float64
 	saved                                   int64
 	savedAt, steppedAt                      time.Time
 }
@@ -64,6 +65,8 @@ func (r *Run) Observe(e troupe.Event) {
 	case troupe.RestartEvent:
 		r.restarts++
 		r.back = true
+	case troupe.ReplaceEvent:
+		r.replacements++
 	case troupe.StallEvent:
 		r.stalls++
 	case troupe.WarningEvent:
@@ -197,6 +200,7 @@ func (r *Run) figures(t *teller) {
 	t.counter(descSkipped, r.skipped)
 	t.counter(descTokens, r.tokens)
 	t.counter(descRestarts, r.restarts)
+	t.counter(descReplaced, r.replacements)
 	t.counter(descStalls, r.stalls)
 	t.counter(descWarnings, r.warnings)
 	t.counter(descCheckpoints, r.checkpoints)

@@ -152,7 +152,7 @@ export function curvesView(app, id, others) {
   function marksOf() {
     const m = marks[chosen[0]];
     if (!m) return [];
-    const kept = ['restart', 'resume', 'stall', 'rate', 'pause'];
+    const kept = ['restart', 'replace', 'resume', 'stall', 'rate', 'pause'];
     const all = m.marks.filter((x) => kept.includes(x.kind) && x.step > 0).map((x) => ({ x: x.step, kind: x.kind, text: x.text }));
     const saved = new Set([...m.checkpoints, ...m.marks.filter((x) => x.kind === 'checkpoint').map((x) => x.step)]);
     return [...all, ...[...saved].map((x) => ({ x, kind: 'checkpoint' }))];

@@ -76,6 +76,13 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 	case troupe.RestartEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes),
 			Restart: Small(e.Restart), Most: Small(e.Most)}}}
+	case troupe.ReplaceEvent:
+		w := &wire.ReplaceEvent{Step: e.Step, Error: words.Cut(e.Err.Error(), LimitErrorBytes), HaltedNs: int64(e.Halted),
+			FoundNs: int64(e.Found), LoadedNs: int64(e.Loaded)}
+		for _, rank := range e.Ranks {
+			w.Ranks = append(w.Ranks, Small(rank))
+		}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Replace{Replace: w}}
 	case troupe.RegroupEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Regroup{Regroup: &wire.RegroupEvent{Step: e.Step, Leaving: e.Leaving, Free: e.Free}}}
 	case troupe.StallEvent:
@@ -164,6 +171,14 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Restart:
 		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())},
 			nil
+	case *wire.RunEvent_Replace:
+		w := k.Replace
+		e := troupe.ReplaceEvent{Step: w.GetStep(), Err: errors.New(w.GetError()), Halted: time.Duration(w.GetHaltedNs()),
+			Found: time.Duration(w.GetFoundNs()), Loaded: time.Duration(w.GetLoadedNs())}
+		for _, rank := range w.GetRanks() {
+			e.Ranks = append(e.Ranks, int(rank))
+		}
+		return e, nil
 	case *wire.RunEvent_Regroup:
 		return troupe.RegroupEvent{Step: k.Regroup.GetStep(), Leaving: k.Regroup.GetLeaving(), Free: k.Regroup.GetFree()}, nil
 	case *wire.RunEvent_Stall:

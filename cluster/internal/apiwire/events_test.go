@@ -57,6 +57,7 @@ func TestEventsArrive(t *testing.T) {
 		troupe.CheckpointEvent{Step: 4, Dir: "a/b", Best: true, Weights: true, Took: time.Second},
 		troupe.WarningEvent{Text: "mind"},
 		troupe.RestartEvent{Err: errors.New("lost"), Restart: 2, Most: 10},
+		troupe.ReplaceEvent{Step: 6, Ranks: []int{2, 3}, Err: errors.New("worker w1 failed"), Halted: 1, Found: 2, Loaded: 3},
 		troupe.RegroupEvent{Step: 7, Leaving: []string{"w1"}, Free: []string{"w2", "w3"}},
 		troupe.StallEvent{Quiet: time.Minute, Status: status},
 		troupe.PauseEvent{Step: 7, Paused: true},

@@ -165,6 +165,7 @@ func (p *page) metrics() []string {
 var signs = []struct{ kind, sign, text string }{
 	{telemetry.MarkResume, "C", "resumed from a checkpoint"},
 	{telemetry.MarkRestart, "R", "restarted"},
+	{telemetry.MarkReplace, "W", "failed worker replaced"},
 	{telemetry.MarkStall, "S", "stalled"},
 	{telemetry.MarkRate, "L", "learning rate changed"},
 }

@@ -302,6 +302,7 @@ func (p *page) tellWrong() {
 	}
 	for _, kind := range []struct{ kind, one, more string }{
 		{telemetry.MarkRestart, "The run restarted once", "The run restarted %d times"},
+		{telemetry.MarkReplace, "A failed worker was replaced once", "Failed workers were replaced %d times"},
 		{telemetry.MarkStall, "The run stalled once", "The run stalled %d times"},
 		{telemetry.MarkWarning, "There was a warning", "There were %d warnings"},
 	} {

@@ -69,6 +69,9 @@ func (v *View) Event(e troupe.Event, now time.Time) {
 	case troupe.RestartEvent:
 		v.warning, v.warned = m.Text, now
 		v.ranks, v.stall = nil, nil
+	case troupe.ReplaceEvent:
+		v.warning, v.warned = m.Text, now
+		v.ranks, v.stall = nil, nil
 	case troupe.RegroupEvent:
 		v.checkpoint = m.Text
 		v.ranks, v.stall = nil, nil
