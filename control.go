@@ -83,6 +83,24 @@ func (r *Run) Kill() {
 	r.inner.Kill()
 }
 
+// gap is the time between two attempts.
+type gap struct {
+	between   bool   // an attempt has ended, and the next has not started
+	interrupt func() // ends the wait for workers
+	cut       bool   // the next attempt must end, although it has not started yet
+}
+
+// wait returns a context that also ends when the next attempt must not start.
+func (r *Run) wait(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gap.interrupt = cancel; r.gap.cut {
+		cancel()
+	}
+	return ctx, cancel
+}
+
 // Record records the times of all actions in steps and validations that start within d from now. StepEvent.Trace then
 // has them for all ranks, and Actions those of the step in progress. Another call extends the time. Recording changes no
 // bit of the training and costs little time. Only run.trace_every writes trace.jsonl.

@@ -28,7 +28,7 @@ type Run struct {
 	apart     bool            // the ranks are in other processes
 	out       outlet
 	stop      func() bool // detaches from the context
-	restarts  restarts
+	restarts  attempt.Restarts
 	marks     runlog.Marks
 	snapshots snapshots
 	control   *control.Server // nil: the run does not listen
@@ -49,13 +49,6 @@ type Run struct {
 	err         error
 }
 
-// gap is the time between two attempts.
-type gap struct {
-	between   bool   // an attempt has ended, and the next has not started
-	interrupt func() // ends the wait for workers
-	cut       bool   // the next attempt must end, although it has not started yet
-}
-
 // Start sets up a run and starts it. If the output folder has a checkpoint, the run resumes from it.
 // The end of ctx stops the run, as Stop does. Errors of the configuration, the data and the folder are
 // *SetupError. Other errors are checkpoint.ErrLocked if another process uses the folder,
@@ -63,9 +56,10 @@ type gap struct {
 // checkpoint.ErrNoSpace for a full disk.
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg // the caller may change cfg
-	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: restarts{most: cfg.Cluster.MaxRestarts}, done: make(chan struct{}),
-		out: outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
-		gap: gap{between: true, interrupt: func() {}}, pausedAt: -1,
+	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: attempt.Restarts{Most: cfg.Cluster.MaxRestarts},
+		done: make(chan struct{}),
+		out:  outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
+		gap:  gap{between: true, interrupt: func() {}}, pausedAt: -1,
 		result: Result{Steps: cfg.Run.Steps, LastValLoss: math.NaN()}}
 	if err := r.startActor(o); err != nil {
 		return nil, err
@@ -99,8 +93,8 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 func (r *Run) startFirst(ctx context.Context, o Options) error {
 	err := r.startAttempt(ctx, o, 0)
 	for plan.IsLost(err) {
-		if !r.restarts.allows(err, 0) {
-			return fmt.Errorf("%w: %w", ErrNoWorkers, r.restarts.exhausted(err))
+		if !r.restarts.Allows(err, 0) {
+			return fmt.Errorf("%w: %w", ErrNoWorkers, r.restarts.Exhausted(err))
 		}
 		next := r.startAttempt(ctx, o, r.lease())
 		if next != nil && !plan.IsLost(next) {
@@ -118,13 +112,8 @@ func (r *Run) lease() time.Duration {
 
 // startAttempt starts an attempt of the run. ctx ends the wait for the workers that it needs.
 func (r *Run) startAttempt(ctx context.Context, o Options, wait time.Duration) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := r.wait(ctx)
 	defer cancel()
-	r.mu.Lock()
-	if r.gap.interrupt = cancel; r.gap.cut {
-		cancel()
-	}
-	r.mu.Unlock()
 	a, err := attempt.Open(ctx, r.cfg, attempt.Options{Fresh: o.Fresh, FromStep: o.FromStep, AcceptNewData: o.AcceptNewData, Trace: o.Trace,
 		Hosts: o.Hosts, Wait: wait, System: o.System, Logger: o.Logger}, r.env())
 	if err != nil {
@@ -134,6 +123,12 @@ func (r *Run) startAttempt(ctx context.Context, o Options, wait time.Duration) e
 	if err != nil {
 		return err
 	}
+	r.begin(inner)
+	return nil
+}
+
+// begin passes to an attempt that has started what was requested meanwhile.
+func (r *Run) begin(inner *actors.Run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inner = inner
@@ -146,7 +141,6 @@ func (r *Run) startAttempt(ctx context.Context, o Options, wait time.Duration) e
 	if d := time.Until(r.recordUntil); d > 0 {
 		inner.Record(d)
 	}
-	return nil
 }
 
 // env is what an attempt calls in the run.
@@ -163,6 +157,11 @@ func (r *Run) env() attempt.Env {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return r.requests.Begin(step)
+		},
+		Renewed: func(step int64) []actors.Request {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.requests.Renew(step, r.saved.Step)
 		}}
 }
 
@@ -187,7 +186,7 @@ func (r *Run) finish(o Options) {
 	r.control.Shut()
 	last := r.attempt.EndTexts(out.Err != nil)
 	r.unmarked(r.marks.End(out, r.cfg.Run.Steps))
-	r.end(out, errors.Join(r.restarts.exhausted(out.Err), last, r.snapshots.end(), r.attempt.Close()))
+	r.end(out, errors.Join(r.restarts.Exhausted(out.Err), last, r.snapshots.end(), r.attempt.Close()))
 }
 
 // end sets the result and tells the readers.
@@ -211,7 +210,13 @@ func (r *Run) end(out actors.Outcome, err error) {
 // whether it has started. A run that was requested to stop may end without one.
 func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 	r.mu.Lock()
-	r.gap.between, r.pausedAt = true, -1 // the next attempt pauses again if a pause is open
+	r.gap.between = true
+	r.mu.Unlock()
+	if plan.IsLost(out.Err) && r.renew(o, out) {
+		return out, true
+	}
+	r.mu.Lock()
+	r.pausedAt = -1 // the next attempt pauses again if a pause is open
 	r.mu.Unlock()
 	// before restarts are counted: a run that must stop may end with the checkpoint that it has
 	if plan.IsLost(out.Err) || out.Regroup != nil {
@@ -229,7 +234,7 @@ func (r *Run) recover(o Options, out actors.Outcome) (actors.Outcome, bool) {
 		}
 		out.Regroup, out.Err = nil, next
 	}
-	for err := out.Err; r.restarts.allows(err, r.lastSaved()); {
+	for err := out.Err; r.restarts.Allows(err, r.lastSaved()); {
 		if end := r.stopped(err); end != nil {
 			return *end, false
 		}
@@ -271,6 +276,63 @@ func (r *Run) stopped(err error) *actors.Outcome {
 	return &actors.Outcome{State: last, Stopped: true}
 }
 
+// replaceTime is how long a run waits for a worker in the place of one that has failed, before it restarts from its last checkpoint: about
+// the time in which a worker is started again.
+const replaceTime = 3 * time.Second
+
+// renew continues after an attempt that has lost workers, with others in their place, and reports whether it does. If not, the run
+// restarts.
+func (r *Run) renew(o Options, out actors.Outcome) bool {
+	c := out.Carry
+	r.mu.Lock()
+	killed := r.killed
+	r.gap.cut = false // requests until now are in the open ones
+	r.mu.Unlock()
+	err := out.Unkept
+	if c != nil && !killed && r.restarts.Renews(out.State.Step) {
+		err = r.replace(out)
+	}
+	if err == nil {
+		return true
+	}
+	if c != nil {
+		err = errors.Join(err, r.attempt.Flush(c))
+	}
+	if !killed && o.Logger != nil {
+		o.Logger.Warn("the ranks of a failed worker cannot be replaced", "run", r.Info().ID, "err", err)
+	}
+	return false
+}
+
+// replace starts an attempt that adopts the stages of the last one.
+func (r *Run) replace(out actors.Outcome) error {
+	e := ReplaceEvent{Step: out.State.Step, Ranks: out.Lost, Err: out.Err}
+	noticed := time.Now()
+	if lost := (*plan.LostError)(nil); errors.As(out.Err, &lost) && !lost.At.IsZero() {
+		noticed = lost.At
+	}
+	ctx, cancel := r.wait(context.WithoutCancel(r.ctx))
+	defer cancel()
+	e.Halted = time.Since(noticed)
+	ready := make(chan struct{})
+	inner, err := r.attempt.Renew(ctx, out.Carry, replaceTime, func() { e.Found = time.Since(noticed) }, sync.OnceFunc(func() {
+		e.Loaded = time.Since(noticed)
+		close(ready)
+	}))
+	if err != nil {
+		return err
+	}
+	r.begin(inner)
+	go func() { // ends with the attempt
+		select {
+		case <-ready:
+			inner.Publish(e)
+		case <-inner.Done():
+		}
+	}()
+	return nil
+}
+
 // restart starts another attempt after one that has ended with err.
 func (r *Run) restart(o Options, err error) error {
 	if rerr := r.attempt.Close(); rerr != nil {
@@ -278,9 +340,9 @@ func (r *Run) restart(o Options, err error) error {
 	}
 	if o.Logger != nil {
 		o.Logger.Warn("a worker failed; restarting from the last checkpoint", "run", r.Info().ID,
-			"restart", fmt.Sprintf("%d of %d", r.restarts.done, r.restarts.most), "err", err)
+			"restart", fmt.Sprintf("%d of %d", r.restarts.Done, r.restarts.Most), "err", err)
 	}
-	r.send(RestartEvent{Err: err, Restart: r.restarts.done, Most: r.restarts.most})
+	r.send(RestartEvent{Err: err, Restart: r.restarts.Done, Most: r.restarts.Most})
 	return r.startNext(o)
 }
 
@@ -296,33 +358,6 @@ func (r *Run) regroup(o Options, e RegroupEvent) error {
 func (r *Run) startNext(o Options) error {
 	o.Fresh, o.FromStep = false, 0 // the first attempt has done that
 	return r.startAttempt(context.WithoutCancel(r.ctx), o, r.lease())
-}
-
-// restarts counts the restarts of a run since its last new checkpoint.
-type restarts struct {
-	most, done int
-	step       int64 // of that checkpoint
-}
-
-// allows reports whether an attempt that ended with err may be restarted from the
-// checkpoint of a step.
-func (r *restarts) allows(err error, step int64) bool {
-	if !plan.IsLost(err) {
-		return false
-	}
-	if step > r.step {
-		r.step, r.done = step, 0
-	}
-	r.done++
-	return r.done <= r.most
-}
-
-// exhausted adds to err that no restart is left, if that is so.
-func (r *restarts) exhausted(err error) error {
-	if r.done <= r.most || r.done == 0 {
-		return err
-	}
-	return fmt.Errorf("%w (after %d restarts since the checkpoint of step %d: that is cluster.max_restarts)", err, r.most, r.step)
 }
 
 // noteSaved records the last checkpoint as soon as it is written: the attempt may end before the

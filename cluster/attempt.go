@@ -40,6 +40,8 @@ type attempt struct {
 	cuts        *cuts
 	apart       string // a warning about tensor groups on several hosts, or about workers without ranks; "": none
 
+	renewal *renewal // nil: a new attempt
+
 	as    plan.Assignment    // set by Assign
 	tried map[uuid.UUID]bool // see hosts.tried; c.mu
 
@@ -62,6 +64,7 @@ type share struct {
 	devices []*wire.OfferedDevice // of each rank, if some compute on a GPU
 
 	doing string // what its stages did in the last beat
+	lost  bool   // the worker has failed, or has given up its ranks; the attempt's mu
 }
 
 // peer returns the worker's name and addresses, for other processes.

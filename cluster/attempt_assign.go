@@ -18,8 +18,10 @@ import (
 // Assign gives every worker its ranks.
 func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
 	a.run, a.as = as.Run, as
-	if err := a.divide(as); err != nil {
-		return plan.Ranks{}, err
+	if a.renewal == nil {
+		if err := a.divide(as); err != nil {
+			return plan.Ranks{}, err
+		}
 	}
 	r := plan.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
@@ -48,6 +50,12 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			Step: as.Step}
 		if a.onEdge(s) {
 			probe.assign(m)
+		}
+		if a.renewal != nil {
+			m.FromCheckpoint, m.WithState = false, false
+			if m.Renewal, err = a.renewal.pack(as, s.ranks); err != nil {
+				return r, err
+			}
 		}
 		for _, rank := range s.ranks {
 			m.Ranks = append(m.Ranks, int32(rank))

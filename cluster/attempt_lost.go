@@ -25,7 +25,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 		if s.ID != m.ID {
 			continue
 		}
-		s.Member = m
+		s.Member, s.lost = m, true
 		err := a.lostError(s, why)
 		if a.err == nil {
 			a.err = err
@@ -40,7 +40,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 }
 
 func (a *attempt) lostError(s *share, why error) error {
-	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why}
+	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why, At: time.Now()}
 }
 
 // unreachable handles a worker's report that it can't reach another process, although both can

@@ -189,8 +189,10 @@ func (r *run) note(e troupe.Event) {
 		r.restarts++
 		r.c.runs.restarts.Add(1)
 		r.restarted = true
+	case troupe.ReplaceEvent:
+		r.c.log.Info(markText(e, e.Step), "run", r.id)
 	case troupe.RegroupEvent:
-		r.c.log.Info(regroupText(e), "run", r.id)
+		r.c.log.Info(markText(e, e.Step), "run", r.id)
 	case troupe.ChangeEvent:
 		// A requested change names its step, and so does the event.
 		if i := slices.IndexFunc(r.answers, func(a changeAnswer) bool { return a.change.Kind == e.Kind && a.change.Step == e.Step }); i >= 0 {
@@ -222,9 +224,9 @@ func (r *run) repeated() (restarts int32, lost int64) {
 	return r.restarts, r.lost
 }
 
-// regroupText says why a run changed its workers.
-func regroupText(e troupe.RegroupEvent) string {
-	m, _ := event.MarkOf(e, int(e.Step))
+// markText says why a run changed its workers.
+func markText(e troupe.Event, step int64) string {
+	m, _ := event.MarkOf(e, int(step))
 	return m.Text
 }
 

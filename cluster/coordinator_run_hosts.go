@@ -43,6 +43,11 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 	if err != nil {
 		return nil, err
 	}
+	return h.r.computedBy(w), nil
+}
+
+// computedBy notes the workers of the run.
+func (r *run) computedBy(w plan.Workers) plan.Workers {
 	var names []string
 	of := make(map[int]string)
 	if a, ok := w.(*attempt); ok {
@@ -53,10 +58,10 @@ func (h *runHosts) Choose(ctx context.Context, cfg *config.Config, wait time.Dur
 			}
 		}
 	}
-	h.r.mu.Lock()
-	h.r.workers, h.r.hosts = names, of
-	h.r.mu.Unlock()
-	return &runWorkers{w, h.r}, nil
+	r.mu.Lock()
+	r.workers, r.hosts = names, of
+	r.mu.Unlock()
+	return &runWorkers{w, r}
 }
 
 // waitFor waits for that many workers, for a limited time awake.
@@ -73,6 +78,19 @@ const forever = 100 * 365 * 24 * time.Hour
 type runWorkers struct {
 	plan.Workers
 	r *run
+}
+
+// Renew implements plan.Renewer.
+func (w *runWorkers) Renew(ctx context.Context, wait time.Duration) (plan.Workers, error) {
+	old, ok := w.Workers.(plan.Renewer)
+	if !ok {
+		return nil, fmt.Errorf("%w: a %T cannot be renewed", plan.ErrNoHolder, w.Workers)
+	}
+	next, err := old.Renew(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	return w.r.computedBy(next), nil
 }
 
 // Assign stores the run's UUID, and writes to the journal that the run is beginning before anything writes to its folder.

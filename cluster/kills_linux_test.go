@@ -457,20 +457,23 @@ func (k *kills) table(end event) {
 	k.t.Helper()
 	events, _ := k.g.line.from(0)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%3s  %-34s %5s %10s %8s %9s\n", "#", "fault", "step", "noticed s", "lost s", "restarts")
-	total := 0
+	fmt.Fprintf(&b, "%3s  %-34s %5s %10s %8s %9s %9s\n", "#", "fault", "step", "noticed s", "lost s", "restarts", "replaced")
+	total, totalReplaced := 0, 0
 	for i, f := range k.faults {
 		until := len(events) // the next fault
 		if i+1 < len(k.faults) {
 			until = k.faults[i+1].place
 		}
-		restarts, noticed := 0, "-"
+		restarts, replaced, noticed := 0, 0, "-"
 		for _, e := range events[f.place:until] {
-			if e.Kind == "restart" {
+			switch e.Kind {
+			case "restart":
 				restarts++
+			case "replace":
+				replaced++
 			}
 		}
-		total += restarts
+		total, totalReplaced = total+restarts, totalReplaced+replaced
 		within := time.Second
 		switch {
 		case f.length > 0:
@@ -493,9 +496,10 @@ func (k *kills) table(end event) {
 		default:
 			k.t.Errorf("fault %d, %v: not noticed", f.number, f)
 		}
-		fmt.Fprintf(&b, "%3d  %-34s %5d %10s %8s %9d\n", f.number, f, f.step, noticed, lost(f, events, until), restarts)
+		fmt.Fprintf(&b, "%3d  %-34s %5d %10s %8s %9d %9d\n", f.number, f, f.step, noticed, lost(f, events, until), restarts, replaced)
 	}
-	k.t.Logf("%d faults in %d steps, %d restarts, %.1f s in all:\n%s", len(k.faults), k.steps, total, end.At.Sub(k.began).Seconds(), &b)
+	k.t.Logf("%d faults in %d steps, %d restarts, %d workers replaced, %.1f s in all:\n%s", len(k.faults), k.steps, total, totalReplaced,
+		end.At.Sub(k.began).Seconds(), &b)
 }
 
 // coordinatorKilled reports whether the coordinator was killed soon after a fault.

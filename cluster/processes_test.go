@@ -340,6 +340,8 @@ func told(e troupe.Event) event {
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
 		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
+	case troupe.ReplaceEvent:
+		return event{Kind: "replace", Step: int(e.Step), Text: e.Err.Error()}
 	case troupe.RegroupEvent:
 		return event{Kind: "regroup", Step: int(e.Step), Text: fmt.Sprintf("leaving %v, free %v", e.Leaving, e.Free)}
 	case troupe.WarningEvent:

@@ -34,6 +34,7 @@ type membership struct {
 	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
 	leaving     bool                 // it takes no more orders
 	saved       *int64               // step of the checkpoint from which the last released run continues without repeating a step
+	kept        *keptPart            // stages of an ended attempt; nil: none
 	running     sync.WaitGroup       // of its goroutines
 }
 
@@ -150,6 +151,11 @@ func (w *membership) minds(ctx context.Context) {
 		}
 		quiet := w.client.Quiet()
 		w.mu.Lock()
+		if w.kept != nil && quiet >= w.kept.p.lease {
+			k := w.kept
+			w.kept = nil
+			w.running.Go(func() { k.close("the coordinator was silent") }) // ends by itself
+		}
 		for _, p := range w.parts {
 			if quiet >= p.lease {
 				p.giveUp(fmt.Sprintf("the coordinator was silent for %.1f s; cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
@@ -165,5 +171,9 @@ func (w *membership) giveUp(why string) {
 	defer w.mu.Unlock()
 	for _, p := range w.parts {
 		p.giveUp(why)
+	}
+	if k := w.kept; k != nil {
+		w.kept = nil
+		w.running.Go(func() { k.close(why) }) // ends by itself
 	}
 }

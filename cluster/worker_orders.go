@@ -57,6 +57,8 @@ func (w *membership) released(m *wire.Release) {
 		return
 	}
 	p := w.parts[id]
+	k := w.kept
+	w.kept = nil
 	w.saved = m.SavedStep
 	delete(w.gaveUp, id)
 	w.running.Go(func() { // ends with the attempt's stages
@@ -66,6 +68,7 @@ func (w *membership) released(m *wire.Release) {
 			w.mu.Unlock()
 			p.wait()
 		}
+		k.close("the coordinator released them")
 		w.tell(&wire.Control{Kind: &wire.Control_Released{Released: &wire.Released{Attempt: id[:]}}})
 	})
 }

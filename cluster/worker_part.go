@@ -30,6 +30,7 @@ type part struct {
 	processes []uuid.UUID    // of all ranks
 	folder    *folder.Folder // the run's, to write checkpoints to; nil: this worker does not see it
 	set       *device.Set
+	digest    string              // of the plan
 	told      map[int]actors.Told // actions that the coordinator has, by rank; w.mu
 	dropped   chan struct{}       // closed when all its resources are free
 }
@@ -62,9 +63,20 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 	for _, o := range old {
 		o.wait()
 	}
+	kept, err := w.takeKept(m)
+	if err != nil {
+		w.drop(p)
+		return err
+	}
+	if kept != nil {
+		p.set = kept.set
+	}
 	p.see(m, answer)
 	spec, weights, err := p.resolve(m, boss)
 	if err == nil {
+		if kept != nil {
+			spec.Adopt = kept.stages
+		}
 		if p.folder != nil {
 			spec.WriteOwn = p.writeOwn
 		}
@@ -78,6 +90,10 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 		w.mu.Unlock()
 	}
 	if err != nil {
+		if kept != nil {
+			p.set = nil
+			kept.close("the attempt could not begin")
+		}
 		w.drop(p)
 		return err
 	}
@@ -86,6 +102,7 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 	go func() { // ends with the stages
 		defer w.running.Done()
 		p.stages.Wait()
+		w.keep(p, len(m.GetRanks()))
 		w.drop(p)
 		w.log.Info("stopped computing", "run", p.run, "ranks", m.GetRanks())
 	}()
@@ -126,21 +143,30 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	if err := pl.CheckRanks(ranks); err != nil {
 		return nil, nil, err
 	}
-	load := stages.InitWeights(cfg.Run.Seed)
+	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }
 	var weights *actors.WeightReader
-	if m.GetFromCheckpoint() {
+	withState := m.GetWithState()
+	switch r := m.GetRenewal(); {
+	case len(r.GetCopies()) > 0:
+		withState = true
+		if weights, load, err = p.sources(r, pl, ranks, hosts); err != nil {
+			return nil, nil, err
+		}
+	case m.GetFromCheckpoint():
 		weights = actors.NewWeightReader()
-		load = stages.Sliced(weights.Source)
+		load = func(int) stages.Source { return stages.Sliced(weights.Source) }
 	}
 	groups := &rankGroups{mesh: w.mesh, attempt: p.id, grid: pl.Grid(), processes: p.processes}
-	spec, err := pl.Stages(int(m.GetEvalMicrobatches()), load, m.GetWithState(), groups)
+	spec, err := pl.StagesFrom(int(m.GetEvalMicrobatches()), load, withState, groups)
 	if err != nil {
 		return nil, nil, err
 	}
 	spec.Hosts, spec.System, spec.Logger, spec.Wall = hosts, w.system, w.log, w.cfg.wall
-	spec.Start.Step = m.GetStep()
-	if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
-		return nil, nil, err
+	spec.Start.Step, spec.Target, p.digest = m.GetStep(), target(m.GetRenewal()), string(m.GetDigest())
+	if p.set == nil { // not kept
+		if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
+			return nil, nil, err
+		}
 	}
 	spec.Devices = p.set.OfRanks()
 	processes := p.processesBy(hosts, boss)

@@ -42,6 +42,13 @@ type Workers interface {
 	Release()
 }
 
+// Renewer is a Workers that can replace some of its workers.
+type Renewer interface {
+	// Renew replaces the workers that have failed, after an attempt whose other workers have kept their stages. It waits up to wait for
+	// replacements, then fails with ErrNoRoom. The result has the other workers, too: release only it, unless Renew fails.
+	Renew(ctx context.Context, wait time.Duration) (Workers, error)
+}
+
 // Assignment describes the work of an attempt to its workers.
 type Assignment struct {
 	Run    uuid.UUID
@@ -53,6 +60,8 @@ type Assignment struct {
 	// the optimizer state.
 	Stored, WithState bool
 	Step              int64 // that the run resumes from
+	// Adopt is what the stages of the attempt before continue from, for workers that Renew has returned; nil: a new attempt.
+	Adopt *actors.Target
 	// Folder is the run's folder: workers that see it write to it; nil: no worker writes.
 	Folder folder.FS
 }
@@ -80,6 +89,7 @@ type LostError struct {
 	Ranks  []int
 	Doing  string // its last known activity
 	Err    error
+	At     time.Time // when this was noticed; zero: unknown
 }
 
 func (e *LostError) Error() string {

@@ -47,6 +47,7 @@ type Env struct {
 	// Saved is called as soon as a checkpoint is written.
 	Saved    func(state trainstate.State, dir string)
 	Requests func(step int64) []actors.Request // for an attempt that starts after a step
+	Renewed  func(step int64) []actors.Request // for one that continues after a step
 	// Marks writes events.jsonl. Unmarked is called with the error if it cannot.
 	Marks    *runlog.Marks
 	Unmarked func(error)
@@ -90,6 +91,8 @@ type Attempt struct {
 	sampler *runlog.Sampler // nil: no text is written
 	memory  func() []int64  // of each rank
 	spec    actors.Spec
+	// assignment is what the workers were told.
+	assignment plan.Assignment
 }
 
 // Open opens everything that an attempt needs. It does not change cfg. ctx ends the wait for workers. After an error
@@ -162,7 +165,7 @@ func (a *Attempt) Close() error {
 	}
 	// The run keeps the attempt, but not its data.
 	a.metrics, a.stats, a.data, a.ckpt, a.base, a.adapter, a.output = nil, nil, nil, nil, nil, nil, nil
-	a.feed, a.spec = corpus.Feed{}, actors.Spec{}
+	a.feed, a.spec, a.assignment = corpus.Feed{}, actors.Spec{}, plan.Assignment{}
 	return errors.Join(errs...)
 }
 

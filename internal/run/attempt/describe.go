@@ -88,12 +88,12 @@ func (a *Attempt) placeStages(evalMicrobatches int) (err error) {
 	if a.spec, err = a.plan.Stages(evalMicrobatches, a.load, a.resumes(), a.devices.groups(a.plan)); err != nil {
 		return err
 	}
-	assignment := plan.Assignment{Run: a.start.Run, Config: a.cfg, Plan: a.plan, EvalMicrobatches: evalMicrobatches,
+	a.assignment = plan.Assignment{Run: a.start.Run, Config: a.cfg, Plan: a.plan, EvalMicrobatches: evalMicrobatches,
 		Stored: a.ckpt != nil, WithState: a.resumes(), Step: a.start.Step}
 	if a.cfg.Cluster.SharedFolder == "auto" {
-		assignment.Folder = a.output.FS
+		a.assignment.Folder = a.output.FS
 	}
-	err = a.devices.place(a.env.Context, &a.spec, assignment)
+	err = a.devices.place(a.env.Context, &a.spec, a.assignment)
 	if a.plan.Model().Fused() { // only a process with all parts of a tensor can write it
 		a.spec.Shares = nil
 	}
@@ -168,6 +168,9 @@ func (a *Attempt) info() event.Info {
 // setTraining fills in the data, the length, and the settings of the training.
 func (a *Attempt) setTraining() {
 	s, run := &a.spec, a.cfg.Run
+	if a.o.Hosts != nil {
+		s.Keep = a.plan.Keeps
+	}
 	if ckpt := a.ckpt; ckpt != nil {
 		if a.o.Hosts != nil {
 			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}

@@ -2,6 +2,8 @@ package attempt
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
@@ -110,6 +112,20 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 	c.ofRanks = r.Memory
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
 		r.Detach, r.Clock, r.CutLinks
+	return nil
+}
+
+// renew replaces the workers that have failed.
+func (c *devices) renew(ctx context.Context, wait time.Duration) error {
+	old, ok := c.workers.(plan.Renewer)
+	if !ok {
+		return fmt.Errorf("%w: these workers cannot be replaced", plan.ErrNoHolder)
+	}
+	workers, err := old.Renew(ctx, wait)
+	if err != nil {
+		return err
+	}
+	c.workers = workers
 	return nil
 }
 

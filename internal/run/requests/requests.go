@@ -54,16 +54,19 @@ func (q *Open) Add(c event.Change) (actors.Request, error) {
 
 // Begin are the requests for an attempt that resumes at a step. Those that the journal has
 // for a later step come from there.
-func (q *Open) Begin(start int64) (all []actors.Request) {
+func (q *Open) Begin(start int64) (all []actors.Request) { return q.Renew(start, start) }
+
+// Renew is Begin for an attempt that continues after a step without a checkpoint of it; the last checkpoint is of step saved.
+func (q *Open) Renew(start, saved int64) (all []actors.Request) {
 	q.open = slices.DeleteFunc(q.open, func(o openRequest) bool {
-		return o.Kind == event.ChangeCheckpoint && o.Step > 0 && o.Step <= start // it exists
+		return o.Kind == event.ChangeCheckpoint && o.Step > 0 && o.Step <= saved // it exists
 	})
 	for i := range q.open {
 		o := &q.open[i]
 		if o.noted && o.Step > start {
 			continue
 		}
-		if (o.Kind == event.ChangePause || o.Kind == event.ChangeStop) && o.Step <= start {
+		if o.Kind != event.ChangeRate && o.Kind != event.ChangeResume && o.Step <= start {
 			o.Step, o.noted = 0, false // its step has ended
 		}
 		all = append(all, o.Request)

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// keptPart holds the stages of a part that has ended, for an attempt that continues it. It belongs to the membership until such an
+// attempt takes it, or until it is closed: when the coordinator assigns or releases anything else, is silent for longer than the lease, or
+// is another one.
+type keptPart struct {
+	attempt uuid.UUID
+	digest  string // of the plan
+	stages  []*actors.Kept
+	set     *device.Set // on which they are
+	p       *part       // for its lease and its log
+}
+
+func (k *keptPart) close(why string) {
+	if k == nil {
+		return
+	}
+	k.p.w.log.Info("releasing kept ranks", "attempt", k.attempt, "why", why)
+	for _, s := range k.stages {
+		if err := s.Close(); err != nil {
+			k.p.w.log.Error("close a stage", "rank", s.Rank, "err", err)
+		}
+	}
+	k.set.Close()
+}
+
+// keep takes the stages of an ended part that outlive it, for the next attempt.
+func (w *membership) keep(p *part, ranks int) {
+	k := &keptPart{attempt: p.id, digest: p.digest, stages: p.stages.Kept(), set: p.set, p: p}
+	if len(k.stages) == 0 {
+		return
+	}
+	p.set = nil
+	w.mu.Lock()
+	keeps := !p.ended && len(k.stages) == ranks
+	var old *keptPart
+	if keeps {
+		old, w.kept = w.kept, k
+	}
+	w.mu.Unlock()
+	old.close("a newer attempt was kept")
+	if !keeps {
+		k.close("the part has ended")
+	}
+}
+
+// dropKept closes what the membership keeps.
+func (w *membership) dropKept(why string) {
+	w.mu.Lock()
+	k := w.kept
+	w.kept = nil
+	w.mu.Unlock()
+	k.close(why)
+}
+
+// takeKept returns what this worker has kept of the attempt that an assignment continues; nil: it gets its ranks from elsewhere. Anything
+// else that was kept is closed.
+func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {
+	w.mu.Lock()
+	k := w.kept
+	w.kept = nil
+	w.mu.Unlock()
+	r := m.GetRenewal()
+	if r == nil || len(r.GetCopies()) > 0 {
+		k.close("another attempt has begun")
+		return nil, nil
+	}
+	switch {
+	case k == nil:
+		return nil, fmt.Errorf("this worker has kept no ranks of attempt %x", r.GetAttempt())
+	case string(k.attempt[:]) != string(r.GetAttempt()) || k.digest != string(m.GetDigest()) || !k.has(m.GetRanks()):
+		k.close("they are not those that the coordinator wants")
+		return nil, fmt.Errorf("this worker has kept other ranks than %d of attempt %x", m.GetRanks(), r.GetAttempt())
+	}
+	return k, nil
+}
+
+// has reports whether it holds exactly these ranks.
+func (k *keptPart) has(ranks []int32) bool {
+	return len(ranks) == len(k.stages) && !slices.ContainsFunc(k.stages, func(s *actors.Kept) bool {
+		return !slices.Contains(ranks, int32(s.Rank))
+	})
+}
+
+// sources returns where the ranks of this worker get their state, in an attempt that continues another one: from ranks of other processes
+// that have the same.
+func (p *part) sources(r *wire.Renewal, pl *plan.Plan, ranks []int, hosts []string) (*actors.WeightReader,
+	func(rank int) stages.Source, error) {
+	copies := r.GetCopies()
+	if len(copies) != len(ranks) {
+		return nil, nil, fmt.Errorf("the coordinator names %d ranks to copy from for ranks %d; want one for each", len(copies), ranks)
+	}
+	if err := pl.CheckRenewal(); err != nil {
+		return nil, nil, err
+	}
+	of := make(map[int]int)
+	for i, rank := range ranks {
+		from := int(copies[i])
+		if !slices.Contains(pl.Grid().Group(rank, grid.Copies), from) || hosts[from] == "" {
+			return nil, nil, fmt.Errorf("rank %d cannot copy the state of rank %d: it has other weights, or is in this process", rank, from)
+		}
+		of[rank] = from
+	}
+	weights := actors.NewWeightReader()
+	return weights, func(rank int) stages.Source { return weights.Of(of[rank]) }, nil
+}
+
+// target is the step from which a renewed attempt continues.
+func target(r *wire.Renewal) actors.Target {
+	u := r.GetUpdate()
+	return actors.Target{Step: r.GetStep(), Skip: r.GetSkip(), Kept: r.GetKept(),
+		Update: stages.Update{Count: int(u.GetCount()), LR: u.GetLr(), GradScale: u.GetGradScale()}}
+}
