@@ -7,10 +7,10 @@ import (
 )
 
 // Reset ends the step in progress as if it had never begun, at any point of it, also after a list that failed: it
-// frees microbatches in flight, gathered weights and gradients from other ranks, clears all gradients, and forgets
-// which sums over the replicas were started. Weights and optimizer state do not change. So the step can be computed
-// again with the same bits. A speculative update must be rolled back first. No collective may still be in progress,
-// and all replicas of the stage must reset.
+// frees microbatches in flight, gathered weights and gradients from other ranks, clears all gradients and statistics
+// of routers, and forgets which sums over the replicas were started. Weights and optimizer state do not change. So
+// the step can be computed again with the same bits. A speculative update must be rolled back first. No collective
+// may still be in progress, and all replicas of the stage must reset.
 func (s *Stage) Reset(l *tensorops.List) {
 	s.AbortMicrobatches(l)
 	s.letGo(l)
@@ -23,6 +23,9 @@ func (s *Stage) Reset(l *tensorops.List) {
 			free(l, &h.others[i].Grad)
 		}
 		h.others = h.others[:0]
+	}
+	for _, t := range s.routed {
+		l.Fill(t.sums, 0)
 	}
 	s.flat.summing = s.flat.summing[:0]
 	s.clearDone()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -66,6 +67,9 @@ func TestReset(t *testing.T) {
 					if math.Float64bits(loss) != math.Float64bits(loss2) || math.Float64bits(norm) != math.Float64bits(norm2) {
 						t.Fatalf("step %d has loss %g and norm %g, want %g and %g", i+1, loss2, norm2, loss, norm)
 					}
+					if want, got := known.routers(), again.routers(); !reflect.DeepEqual(got, want) {
+						t.Errorf("step %d: the routers report %+v, want %+v", i+1, got, want)
+					}
 					known.end(applied, u)
 					again.end(applied, u)
 					if got := again.inUse(); i > 0 && got != in {
@@ -79,6 +83,16 @@ func TestReset(t *testing.T) {
 			})
 		}
 	}
+}
+
+// routers returns the statistics of a step's routers.
+func (p *pipe) routers() (all []stages.RouterStats) {
+	p.eachStage(func(v int, s *stages.Stage) {
+		var of func() []stages.RouterStats
+		p.run(v, func(l *tensorops.List) { of = s.RouterStats(l) })
+		all = append(all, of()...)
+	})
+	return all
 }
 
 // abandonedWays is the number of ways in which abandon computes a part of a step.
