@@ -498,7 +498,7 @@ func (c *Codec) takeKept(h Header, rank int, s *wire.StageState, lens []int) (ow
 
 // savedType returns the type in which a checkpoint stores a tensor.
 func savedType(v *wire.Saved) (tensorops.DType, error) {
-	for _, t := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16} {
+	for _, t := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16, tensorops.Uint8} {
 		if v.GetDtype() == uint32(t) {
 			return t, nil
 		}

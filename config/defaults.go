@@ -62,7 +62,7 @@ func (c *Config) setDefaults() {
 		SpecialTokens: SpecialAsTokens, Header: true, Separator: ","}
 	c.Batch = Batch{Sequences: 16}
 	c.Optimizer = Optimizer{Name: "adamw", LR: 1e-3, Decay: "cosine", Beta1: 0.9, Beta2: 0.95,
-		Eps: 1e-8, Momentum: 0.9, MuonScale: stages.MatchRMSAdamW, WeightDecay: 0.1, ClipNorm: 1}
+		Eps: 1e-8, Momentum: 0.9, MuonScale: stages.MatchRMSAdamW, StateDType: "float32", WeightDecay: 0.1, ClipNorm: 1}
 	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
 	c.Parallel = OnePipeline()
 	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
@@ -204,6 +204,14 @@ func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.
 
 // Muon reports whether the optimizer is Muon, which computes on the CPU.
 func (c *Config) Muon() bool { return c.Optimizer.Name == stages.Muon }
+
+// StateInt8 is the value of optimizer.state_dtype for a state in 8 bits.
+const StateInt8 = "int8"
+
+// NarrowState reports whether the optimizer's state is not float32. Then the CPU computes the updates.
+func (c *Config) NarrowState() bool {
+	return c.Optimizer.StateDType == "bfloat16" || c.Optimizer.StateDType == StateInt8
+}
 
 // rotary reports whether the family is like Llama, with rotary positions and gated feed-forward layers.
 func (c *Config) rotary() bool { return c.Language() && c.Model.Family != stages.GPT2 }

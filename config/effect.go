@@ -103,6 +103,9 @@ var idleKeys = []idleKey{
 		": use beta1", `leave momentum out, or set name = "sgd"`},
 	{"optimizer.muon_scale", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name != stages.Muon }, "",
 		`leave muon_scale out, or set name = "muon"`},
+	{"optimizer.state_dtype", "optimizer.momentum", func(c *Config) bool {
+		return isSGD(c) && c.Optimizer.Momentum == 0 && c.NarrowState()
+	}, ": there is no state", "leave state_dtype out, or set momentum"},
 
 	{"pipeline.recompute_keep", "pipeline.recompute", func(c *Config) bool { return c.Pipeline.Recompute != "partial" },
 		"", `set recompute = "partial" or leave recompute_keep out`},

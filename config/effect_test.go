@@ -30,6 +30,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"optimizer.eps=1e-6", "optimizer.name", []string{"optimizer.name=sgd"}, "1e-8", []string{"optimizer.name=adamw"}},
 		{"optimizer.momentum=0", "optimizer.name", nil, "0.9", []string{"optimizer.name=sgd"}},
 		{"optimizer.muon_scale=original", "optimizer.name", nil, "match_rms_adamw", []string{"optimizer.name=muon"}},
+		{"optimizer.state_dtype=int8", "optimizer.momentum", []string{"optimizer.name=sgd", "optimizer.momentum=0"}, "float32",
+			[]string{"optimizer.name=sgd"}},
 		{"pipeline.recompute_keep=1", "pipeline.recompute", []string{"pipeline.recompute=full"}, "0", []string{"pipeline.recompute=partial"}},
 		{"pipeline.microbatch_group_size=4", "pipeline.schedule", []string{csv}, "2", []string{"pipeline.chunks=2"}},
 		{"pipeline.defer_weights=1", "pipeline.schedule", []string{"pipeline.schedule=MINE.CSV"}, "0", nil},

@@ -126,6 +126,7 @@ func drawConfig(t *rapid.T) *Config {
 			Eps:         rapid.Float64Range(minEps, 1).Draw(t, "eps"),
 			Momentum:    rate.Draw(t, "momentum"),
 			MuonScale:   rapid.SampledFrom([]string{"match_rms_adamw", "original"}).Draw(t, "muon_scale"),
+			StateDType:  rapid.SampledFrom([]string{"float32", "bfloat16", "int8"}).Draw(t, "state_dtype"),
 			WeightDecay: rapid.Float64Range(0, maxWeightDecay).Draw(t, "weight_decay"),
 			ClipNorm:    rapid.Float64Range(0, maxClipNorm).Draw(t, "clip_norm"),
 		},

@@ -80,7 +80,7 @@ func (o Optimizer) MuonLen(m *Model) (n int64) {
 }
 
 // muon records Muon's update of a parameter.
-func (s *Stage) muon(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
+func (s *Stage) muon(l *tensorops.List, u Update, h *localParam, w, m, g, low tensorops.Tensor, clear bool) {
 	o, p := s.opts.Optimizer, h.param.Hidden
 	a := tensorops.MuonOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: o.WeightDecay, GradScale: u.GradScale, Rows: p.Out, Cols: p.In,
 		Blocks: p.Blocks, BF16: s.opts.BF16, ClearGrad: clear, Copy: low, Factor: tensorops.MuonMatchRMS(p.Out, p.In)}
@@ -90,5 +90,5 @@ func (s *Stage) muon(l *tensorops.List, u Update, h *localParam, w, g, low tenso
 	if o.MuonScale == OriginalScale {
 		a.Factor = tensorops.MuonOriginal(p.Out, p.In)
 	}
-	l.Muon(w, h.state[0], g, a)
+	l.Muon(w, m, g, a)
 }

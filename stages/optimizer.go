@@ -21,6 +21,9 @@ type Optimizer struct {
 	Momentum          float64 // SGD and Muon; 0: none
 	WeightDecay       float64
 	MuonScale         string // MatchRMSAdamW, also if it is empty, or OriginalScale
+	// State is the type in which the state is stored: Float32, BFloat16 or Uint8. Uint8 needs whole parameters on each rank, and both
+	// need memory that the host can address.
+	State tensorops.DType
 }
 
 // Parts returns the names of the state tensors that the optimizer keeps for a parameter, as
@@ -33,16 +36,6 @@ func (o Optimizer) Parts(p *Param) []string {
 		return []string{"m", "v"}
 	}
 	return nil
-}
-
-// StateLen returns the number of elements of the state of a model's trained parameters.
-func (o Optimizer) StateLen(m *Model) (n int64) {
-	for _, p := range m.Params {
-		if !p.Frozen {
-			n += int64(len(o.Parts(p))) * int64(p.Len())
-		}
-	}
-	return n
 }
 
 // Update holds the numbers of one step.
@@ -187,20 +180,30 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 // updateOne records the update of a parameter's weight, or of a part of it, from its gradient and
 // this rank's state.
 func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
+	if t := h.state[0]; t.Valid() && t.DType() != tensorops.Float32 {
+		s.updateNarrow(l, u, h, w, g, low, clear)
+		return
+	}
+	s.updateFrom(l, u, h, w, h.state, g, low, clear)
+}
+
+// updateFrom is updateOne from a state in float32.
+func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensorops.Tensor, state [2]tensorops.Tensor, g, low tensorops.Tensor,
+	clear bool) {
 	o, decay := s.opts.Optimizer, 0.0
 	if h.param.Decay {
 		decay = o.WeightDecay
 	}
 	if o.byMuon(h.param) {
-		s.muon(l, u, h, w, g, low, clear)
+		s.muon(l, u, h, w, state[0], g, low, clear)
 		return
 	}
 	if o.Name != SGD {
-		l.AdamW(w, h.state[0], h.state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
+		l.AdamW(w, state[0], state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,
 			WeightDecay: decay, GradScale: u.GradScale, Step: u.Count, ClearGrad: clear, Copy: low})
 		return
 	}
-	l.SGD(w, h.state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale, Copy: low})
+	l.SGD(w, state[0], g, tensorops.SGDOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: decay, GradScale: u.GradScale, Copy: low})
 	if clear {
 		l.Fill(g, 0)
 	}

@@ -1,6 +1,9 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // Init says how a parameter is initialized.
 type Init struct {
@@ -77,6 +80,11 @@ type localParam struct {
 	g     [numPlaces]tensorops.Tensor
 	rows  [numPlaces]*rowGrad
 	state [2]tensorops.Tensor // AdamW: m and v; SGD and Muon: momentum
+	// With Optimizer.State: the scales of Uint8, the keys of the random bits, and the index of the state's first element in the whole
+	// parameter.
+	scales     [2]tensorops.Tensor
+	stateKeys  [2]rng.Key
+	stateFirst uint64
 	// With ZeRO-2, if only layers complete the gradient (splitsGrad): this rank's part of the sum
 	// over the replicas, and the memory of the whole gradient, including padding of the last part,
 	// from the first layer that adds to it until it is summed. Afterwards the whole gradient is
@@ -92,6 +100,7 @@ type localParam struct {
 	// The weight and the state before a speculative update; invalid before the first of them.
 	before      tensorops.Tensor
 	stateBefore [2]tensorops.Tensor
+	scaleBefore [2]tensorops.Tensor
 	// The weight in the form that its linear layer's products read, if Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	low    tensorops.Tensor // the weight in bfloat16, if Options.Copies is set

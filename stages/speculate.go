@@ -20,6 +20,9 @@ func (s *Stage) SpeculativeApply(l *tensorops.List, u Update) {
 			if t.Valid() {
 				keep(l, &h.stateBefore[i], t)
 			}
+			if t := h.scales[i]; t.Valid() {
+				keep(l, &h.scaleBefore[i], t)
+			}
 		}
 	}
 	s.update(l, u, false)
@@ -50,6 +53,7 @@ func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 		h.w, h.before = h.before, h.w
 		for i := range h.state {
 			h.state[i], h.stateBefore[i] = h.stateBefore[i], h.state[i]
+			h.scales[i], h.scaleBefore[i] = h.scaleBefore[i], h.scales[i]
 		}
 	}
 	if u != nil {

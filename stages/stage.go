@@ -292,12 +292,7 @@ func (s *Stage) allocate() error {
 					l.Fill(h.rows[place].sum, 0)
 				}
 			}
-			for j := range s.opts.Optimizer.Parts(p) {
-				if shape := s.ofState(p).Shape; elements(shape) > 0 {
-					h.state[j] = l.Alloc(tensorops.Float32, shape...)
-					l.Fill(h.state[j], 0)
-				}
-			}
+			s.allocState(l, h)
 		}
 		s.byParam[i] = h
 		s.local = append(s.local, h)

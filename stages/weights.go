@@ -19,8 +19,8 @@ type Saved struct {
 	// splits the tensor. Slice.Put copies it into place.
 	Slice Slice
 	Whole []int
-	// DType is the type in which the stage holds the tensor: Float32, or BFloat16 for a frozen
-	// weight, the same in every layout. With BFloat16 the numbers are in Narrow, otherwise in Data.
+	// DType is the type in which the stage holds the tensor, the same in every layout: Float32, BFloat16 for a frozen weight, or
+	// Optimizer.State. The numbers are in Data if it is Float32, otherwise in Narrow.
 	DType  tensorops.DType
 	Data   []float32
 	Narrow []byte
@@ -28,7 +28,7 @@ type Saved struct {
 
 // Bytes returns the numbers as bytes, in the host's byte order.
 func (s *Saved) Bytes() []byte {
-	if s.DType == tensorops.BFloat16 {
+	if s.DType != tensorops.Float32 {
 		return s.Narrow
 	}
 	return tensorops.HostBytes(s.Data)
@@ -36,7 +36,7 @@ func (s *Saved) Bytes() []byte {
 
 // Hold sets the numbers to those of a tensor in memory that the host can address.
 func (s *Saved) Hold(t tensorops.Tensor) {
-	if s.DType = t.DType(); s.DType == tensorops.BFloat16 {
+	if s.DType = t.DType(); s.DType != tensorops.Float32 {
 		s.Narrow = tensorops.Bytes(t)
 		return
 	}
@@ -102,7 +102,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 		}
 		for i, part := range s.opts.Optimizer.Parts(h.param) {
 			if h.state[i].Valid() {
-				err = errors.Join(err, s.load(h.state[i], s.ofState(h.param), part, src, host))
+				err = errors.Join(err, s.loadState(h, i, part, src, host))
 			}
 		}
 	}
@@ -208,6 +208,9 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 		for i, part := range s.opts.Optimizer.Parts(h.param) {
 			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
+				if h.scales[i].Valid() {
+					save(h.scales[i], scalesOf(h.param), ScalePart(part))
+				}
 			}
 		}
 	}
@@ -231,7 +234,7 @@ func (s *Stage) SavedBytes() (weights, state int64) {
 		} else {
 			weights += int64(h.w.Len() * h.w.DType().Size()) // 0 if quantized, which is not saved
 		}
-		for _, t := range h.state {
+		for _, t := range append(h.state[:], h.scales[:]...) {
 			if t.Valid() {
 				state += int64(t.Len() * t.DType().Size())
 			}

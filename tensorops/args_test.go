@@ -236,6 +236,16 @@ func TestArgs(t *testing.T) {
 	sgd := SGDArgs{f(2), f(2), f(2), descent}
 	l.SGD(sgd.W, sgd.M, sgd.G, descent)
 	recorded(c, KindSGD, (*Op).SGD, sgd)
+	codes := l.Alloc(Uint8, 2)
+	narrow := NarrowStateArgs{codes, f(1), f(2), NarrowStateOpts{Root: true, Key: rng.NewKey(5, 6), Update: 7, First: 8}}
+	l.NarrowState(narrow.To, narrow.Scales, narrow.X, narrow.NarrowStateOpts)
+	recorded(c, KindNarrowState, (*Op).NarrowState, narrow)
+	narrow = NarrowStateArgs{To: l.Alloc(BFloat16, 2), X: f(2), NarrowStateOpts: NarrowStateOpts{Nearest: true}}
+	l.NarrowState(narrow.To, narrow.Scales, narrow.X, narrow.NarrowStateOpts)
+	recorded(c, KindNarrowState, (*Op).NarrowState, narrow)
+	widen := WidenStateArgs{f(2), codes, f(1), true}
+	l.WidenState(widen.X, widen.From, widen.Scales, widen.Root)
+	recorded(c, KindWidenState, (*Op).WidenState, widen)
 
 	fill := FillArgs{T: f(2), Value: 3}
 	l.Fill(fill.T, 3)

@@ -4,7 +4,7 @@ import "unsafe"
 
 // Number is the Go type of an element. uint16 holds the bits of a bfloat16.
 type Number interface {
-	float32 | float64 | int32 | uint16
+	float32 | float64 | int32 | uint16 | uint8
 }
 
 // bytesOf returns a view of numbers as bytes, without a copy.

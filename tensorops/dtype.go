@@ -22,6 +22,9 @@ const (
 	// widened where the product packs it. No other operation takes them. Package quant has the formats.
 	Int8
 	NF4
+	// Uint8 are the codes of an optimizer's state, which have their scales in a tensor of their own: see List.NarrowState. Only that and
+	// WidenState compute with them; Fill, Copy, Upload and Fetch move them.
+	Uint8
 )
 
 // QuantBlock is how many numbers of a row share a scale in Int8 and NF4.
@@ -34,6 +37,7 @@ var dtypes = [...]struct {
 }{
 	Float32: {"float32", 4, quant.None}, Float64: {"float64", 8, quant.None}, Int32: {"int32", 4, quant.None},
 	BFloat16: {"bfloat16", 2, quant.None}, Int8: {"int8", 0, quant.Int8}, NF4: {"nf4", 0, quant.NF4},
+	Uint8: {"uint8", 1, quant.None},
 }
 
 // Size returns the number of bytes of an element; 0 for quantized types, whose elements have none of their own:

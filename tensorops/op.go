@@ -71,6 +71,8 @@ const (
 	KindSquaredNorm
 	KindAdamW
 	KindSGD
+	KindNarrowState
+	KindWidenState
 	KindCollective
 	KindAwait
 	KindSpin
@@ -139,6 +141,8 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindSquaredNorm:          {"squared_norm", "out x"},
 	KindAdamW:                {"adamw", "w m v g copy"},
 	KindSGD:                  {"sgd", "w m g copy"},
+	KindNarrowState:          {"narrow_state", "to scales x"},
+	KindWidenState:           {"widen_state", "x from scales"},
 	KindCollective:           {"collective", "dst src"},
 	KindAwait:                {"await", ""},
 	KindSpin:                 {"spin", ""},
@@ -189,8 +193,8 @@ type Op struct {
 	T     [10]Tensor
 	I     [8]int
 	F     [8]float64
-	Key   rng.Key   // dropout: the site's stream
-	U     [2]uint64 // dropout: step, and index of the first element in the global batch
+	Key   rng.Key   // dropout: the site's stream; narrow_state: the part's
+	U     [2]uint64 // dropout: step, and index of the first element in the global batch; narrow_state: see NarrowStateOpts
 	Host  []byte    // upload and fetch
 	Group Group     // collectives
 	Own   *Call     // a program's own operation

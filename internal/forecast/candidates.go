@@ -110,7 +110,7 @@ func (s *search) mayFit(g shape) bool {
 	}
 	each := float64(s.model.Parameters()) / float64(g.tensor*g.stages)
 	trained := float64(s.trained) / float64(g.tensor*g.stages)
-	bytes := 4*each + 4*trained + 4*float64(s.state)/float64(g.tensor*g.stages)
+	bytes := 4*each + 4*trained + float64(s.state)/float64(g.tensor*g.stages)
 	if g.zero > 0 { // by mostZero all of these
 		bytes /= float64(g.context * g.data)
 	}

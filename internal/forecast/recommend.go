@@ -83,7 +83,7 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	if err := cluster.Nodes.check(cluster.Devices); err != nil {
 		return nil, err
 	}
-	s.trained, s.state = b.Model().TrainedOf(wholeModel(b.Model())), plan.Optimizer(b.Config()).StateLen(b.Model())
+	s.trained, s.state = b.Model().TrainedOf(wholeModel(b.Model())), plan.Optimizer(b.Config()).StateBytes(b.Model())
 	p := &Recommendation{}
 	for rest, round := s.candidates(), 0; len(rest) > 0 && p.Best == nil && round < mostRounds; round++ {
 		n := min(len(rest), mostPlayed)
@@ -125,7 +125,7 @@ type search struct {
 	cluster Devices
 	base    config.Config
 	model   *stages.Model
-	// The numbers of parameters that are trained, and of elements of the optimizer's state.
+	// The number of parameters that are trained, and the bytes of the optimizer's state.
 	trained, state int64
 
 	someMayFit bool // of the candidates

@@ -57,6 +57,8 @@ func hostMemory(t tensorops.Tensor) []byte {
 		return tensorops.HostBytes(make([]int32, t.Len()))
 	case tensorops.BFloat16:
 		return tensorops.HostBytes(make([]uint16, t.Len()))
+	case tensorops.Uint8:
+		return make([]byte, t.Len())
 	default:
 		return tensorops.HostBytes(make([]float32, t.Len()))
 	}

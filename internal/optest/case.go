@@ -44,7 +44,7 @@ func Cases(opt Options) []Case {
 	for _, family := range [][]Case{
 		linearCases(opt.Sizes), fusedCases(), embedCases(), normCases(), actCases(), gateCases(), attentionCases(), sinkCases(), deltaCases(),
 		expertCases(), lossCases(),
-		optimCases(), moveCases(),
+		optimCases(), stateCases(), moveCases(),
 	} {
 		for _, c := range family {
 			if opt.Skip == nil || !opt.Skip(c) {

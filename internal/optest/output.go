@@ -46,6 +46,8 @@ func (o *output) values() []float64 {
 		return tensorops.HostNumbers[float64](o.host)
 	case tensorops.Int32:
 		return widened(tensorops.HostNumbers[int32](o.host))
+	case tensorops.Uint8:
+		return widened(o.host)
 	case tensorops.BFloat16:
 		bits := tensorops.HostNumbers[uint16](o.host)
 		values := make([]float64, len(bits))
@@ -67,7 +69,7 @@ func (o *output) rounding(v float64) float64 {
 	return math.Abs(v) / (1 << 7)
 }
 
-func widened[E float32 | int32](numbers []E) []float64 {
+func widened[E float32 | int32 | uint8](numbers []E) []float64 {
 	values := make([]float64, len(numbers))
 	for i, n := range numbers {
 		values[i] = float64(n)

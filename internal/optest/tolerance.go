@@ -21,6 +21,9 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindSpin:       0,
 	tensorops.KindCall:       0,
 
+	tensorops.KindNarrowState: 0, // the form is defined to the bit
+	tensorops.KindWidenState:  2,
+
 	// Sums and products.
 	tensorops.KindMatMul:        2,
 	tensorops.KindPack:          2, // and a product with what it made

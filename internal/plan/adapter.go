@@ -180,6 +180,9 @@ func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) e
 		}
 		for _, part := range parts.of(p) {
 			_, name, err := find(c, alone(p).StoredParts()[0], part)
+			if err == nil {
+				err = findScales(c, p, name, part)
+			}
 			if err != nil {
 				return err
 			}

@@ -101,7 +101,7 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
-	if p.cfg.Muon() { // its products need memory
+	if p.cfg.Muon() || p.cfg.NarrowState() { // products, or pieces of the state in float32, need memory
 		l := dry.NewList()
 		st.Apply(l, stages.Update{Count: 1})
 		if err := tensorops.Run(dry, l); err != nil {

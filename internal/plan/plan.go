@@ -157,6 +157,9 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err := p.checkExperts(); err != nil {
 		return err
 	}
+	if err := p.checkState(); err != nil {
+		return err
+	}
 	if err := p.checkGroups(); err != nil {
 		return err
 	}
@@ -480,5 +483,5 @@ func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 func Optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer
 	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay,
-		MuonScale: o.MuonScale}
+		MuonScale: o.MuonScale, State: stateTypes[o.StateDType]}
 }

@@ -65,6 +65,7 @@ func find(c *checkpoint.Checkpoint, stored stages.StoredPart, part string) (from
 		return nil, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
 	case !slices.Equal(info.Shape, stored.Shape):
 		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, stored.Shape)
+	case part != "" && info.DType == codes: // findScales checks the rest
 	case !slices.Contains([]string{"F32", "F16", "BF16"}, info.DType):
 		return nil, "", fmt.Errorf("%s: tensor %q has type %s; only F32, F16 and BF16 are supported", from.Path(name), name, info.DType)
 	}
@@ -128,6 +129,9 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 		for _, part := range parts.of(p) {
 			for _, stored := range p.StoredParts() {
 				_, name, err := find(c, stored, part)
+				if err == nil {
+					err = findScales(c, p, name, part)
+				}
 				if err != nil {
 					return err
 				}
@@ -237,6 +241,9 @@ func read(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, p
 		return err
 	}
 	defer from.Forget(name) // else the file's pages would count beside the weights
+	if info, _ := from.Info(name); info.DType == codes {
+		return readState(c, name, p, stored, part, dst)
+	}
 	check := func(numbers []float32) error {
 		if c.Manifest != nil {
 			return nil

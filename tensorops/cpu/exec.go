@@ -203,6 +203,10 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.parallel(op.AdamW().W.Len(), heavyGrain, adamW)
 	case tensorops.KindSGD:
 		return x.parallel(op.SGD().W.Len(), lightGrain, sgd)
+	case tensorops.KindNarrowState:
+		return x.parallel(tensorops.StateScales(op.NarrowState().X.Len()), stateGrain, narrowState)
+	case tensorops.KindWidenState:
+		return x.parallel(tensorops.StateScales(op.WidenState().X.Len()), stateGrain, widenState)
 	case tensorops.KindCall:
 		return op.Call().Run(tensorops.ArrayOf, tensorops.StoreArray)
 	case tensorops.KindSpin:

@@ -9,6 +9,8 @@ func (x *exec) fill() error {
 		fillAll(f64(a.T), a.Value)
 	case tensorops.Int32:
 		fillAll(i32(a.T), int32(a.Value))
+	case tensorops.Uint8:
+		fillAll(tensorops.Elements[uint8](a.T), uint8(a.Value))
 	default:
 		return x.parallel(a.T.Len(), 4*lightGrain, fillRange)
 	}
@@ -38,6 +40,8 @@ func copyRows(x *exec, lo, hi int) {
 		copyRange(f64(dst), f64(src), dst, src, lo, hi)
 	case tensorops.Int32:
 		copyRange(i32(dst), i32(src), dst, src, lo, hi)
+	case tensorops.Uint8:
+		copyRange(tensorops.Elements[uint8](dst), tensorops.Elements[uint8](src), dst, src, lo, hi)
 	default:
 		to, from := x.values(0, dst), x.values(1, src)
 		for n := lo; n < hi; n++ {

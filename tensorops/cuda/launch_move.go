@@ -35,6 +35,8 @@ func fill(x *exec, o *tensorops.Op) error {
 		}{address(a.T), int64(n), math.Float64bits(a.Value)})
 	case tensorops.Int32:
 		bits = uint32(int32(a.Value))
+	case tensorops.Uint8:
+		return tensorops.ErrUnsupported
 	}
 	return launch(x, kernel, x.over(n), &struct {
 		to        uint64

@@ -279,7 +279,15 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindAdamW: func(o operands, n, c int) {
 		o.l.AdamW(o.f(n, c), o.f(n, c), o.f(n, c), o.f(n, c), tensorops.AdamWOpts{Step: o.number(1)})
 	},
-	tensorops.KindSGD:        func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
+	tensorops.KindSGD: func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
+	tensorops.KindNarrowState: func(o operands, n, c int) {
+		o.l.NarrowState(o.tensor(tensorops.BFloat16, []int{n, c}), none, o.f(n, c), tensorops.NarrowStateOpts{Nearest: o.odd()})
+		o.l.NarrowState(o.tensor(tensorops.Uint8, []int{n, c}), o.f(o.number(tensorops.StateScales(n*c))), o.f(n, c), tensorops.NarrowStateOpts{Root: o.odd()})
+	},
+	tensorops.KindWidenState: func(o operands, n, c int) {
+		o.l.WidenState(o.f(n, c), o.tensor(tensorops.BFloat16, []int{n, c}), none, false)
+		o.l.WidenState(o.f(n, c), o.tensor(tensorops.Uint8, []int{n, c}), o.f(tensorops.StateScales(n*c)), o.odd())
+	},
 	tensorops.KindCollective: func(o operands, n, c int) { o.l.AllReduce(o.f(n, c), tensorops.Sum, tensorops.Solo{}) },
 	tensorops.KindAwait:      func(o operands, _, _ int) { o.l.Await() },
 	tensorops.KindSpin:       func(o operands, n, _ int) { o.l.Spin(0) },

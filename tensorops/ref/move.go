@@ -57,6 +57,11 @@ func upload(op *tensorops.Op) {
 		for i, bits := range tensorops.HostNumbers[uint16](a.Host) {
 			elements[i] = float64(tensorops.FromBFloat16(bits))
 		}
+	case tensorops.Uint8:
+		elements := Values(a.Dst)
+		for i, v := range a.Host {
+			elements[i] = float64(v)
+		}
 	case tensorops.Float32:
 		elements := Values(a.Dst)
 		for i, v := range tensorops.HostNumbers[float32](a.Host) {
@@ -77,6 +82,10 @@ func fetch(op *tensorops.Op) {
 		host := tensorops.HostNumbers[uint16](a.Host)
 		for i, v := range Values(a.Src) {
 			host[i] = tensorops.ToBFloat16(float32(v))
+		}
+	case tensorops.Uint8:
+		for i, v := range Values(a.Src) {
+			a.Host[i] = uint8(v)
 		}
 	case tensorops.Float32:
 		host := tensorops.HostNumbers[float32](a.Host)

@@ -206,6 +206,10 @@ func compute(op *tensorops.Op) error {
 		adamW(op)
 	case tensorops.KindSGD:
 		sgd(op)
+	case tensorops.KindNarrowState:
+		narrowState(op)
+	case tensorops.KindWidenState:
+		widenState(op)
 	case tensorops.KindFill:
 		fill(op)
 	case tensorops.KindCopy, tensorops.KindPeerCopy:

@@ -17,6 +17,7 @@ import (
 func TestSaveInPlace(t *testing.T) {
 	for name, sets := range map[string][]string{
 		"float32":          {"pipeline.stages=2"},
+		"state in int8":    {"pipeline.stages=2", "optimizer.state_dtype=int8"},
 		"frozen, bfloat16": {"pipeline.stages=2", "model.freeze=['embed', '0']", "device.dtype=bfloat16", "model.tie_embeddings=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,6 +65,7 @@ func TestKill(t *testing.T) {
 		{"muon", []string{"run.checkpoint_every=1", "run.keep=2", "optimizer.name=muon"}},
 		{"preferences", []string{"run.checkpoint_every=1", "run.keep=2", "preference.loss=dpo", "data.format=documents",
 			"batch.microbatch=2", "data.train=" + testrun.AnswersOf(t, 60, false)}},
+		{"state in int8", []string{"run.checkpoint_every=1", "run.keep=2", "optimizer.state_dtype=int8"}},
 		{"documents, and frozen layers", []string{"run.checkpoint_every=1", "run.keep=2", "data.train=" + testrun.PairsOf(t, 120),
 			"data.format=documents",
 			"model.family=llama", "model.tie_embeddings=false", "device.dtype=bfloat16", `model.freeze=["embed", "0-1"]`}},

@@ -43,9 +43,9 @@ func wantsGPU(cfg *config.Config) bool {
 	if len(cfg.Device.Ranks) > 0 {
 		asks = slices.Contains(cfg.Device.Ranks, auto)
 	}
-	// Kernels and threads are the CPU's, and contexts in parts and Muon are computed there alone.
+	// Kernels and threads are the CPU's, and contexts in parts, Muon and a narrow state are computed there alone.
 	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1 &&
-		!cfg.Muon()
+		!cfg.Muon() && !cfg.NarrowState()
 }
 
 // AutoState says which device device.kind = "auto" would choose on this machine; "": there is no GPU.

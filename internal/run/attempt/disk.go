@@ -28,16 +28,16 @@ func (a *Attempt) warnDisk() {
 // checkpointBytes returns the size of a checkpoint, and that of the best weights.
 func (a *Attempt) checkpointBytes() (full, best int64) {
 	m := a.plan.Model()
-	state := plan.Optimizer(a.cfg).StateLen(m)
+	state := plan.Optimizer(a.cfg).StateBytes(m)
 	all, trained := m.Parameters(), m.Trained()
 	if m.Config.Adapter != nil {
-		return 4*trained + 4*state, 4 * trained
+		return 4*trained + state, 4 * trained
 	}
 	width := int64(4)
 	if a.cfg.Device.DType == "bfloat16" {
 		width = 2
 	}
-	return 4*all + 4*state, width * all
+	return 4*all + state, width * all
 }
 
 // diskNeed says how much space the checkpoints of a run take after a step if that is more than half of the free

@@ -167,6 +167,10 @@ func (a *Attempt) compare() error {
 	if how := config.Regrouped(stored, a.cfg); how != "" {
 		a.env.Warn("the run %s: losses may differ in the last digits, in float32 by a relative 1e-5", how)
 	}
+	if was, is := stored.Optimizer.StateDType, a.cfg.Optimizer.StateDType; was != is {
+		a.env.Warn("optimizer.state_dtype was %q and is now %q: the optimizer's state is converted, and later losses differ from those of "+
+			"a run without the change", was, is)
+	}
 	if a.output.ByName() { // the journal loses later changes
 		a.was = stored
 	}

@@ -10,7 +10,7 @@ import (
 
 // tensors returns the tensors of a checkpoint: the weights and the parts of the optimizer state.
 // Where the model's files have several parameters in one tensor, it joins them; where they have one in
-// several, it divides it. of makes the tensor of one parameter or of a part.
+// several, it divides it. The scales of their state stay whole. of makes the tensor of one parameter or of a part.
 func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors.Tensor, error)) (model, optimizer []safetensors.Tensor,
 	err error) {
 	joined := make(map[string]*fused)
@@ -23,7 +23,7 @@ func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors
 		if v.Index < len(s.params) {
 			p = s.params[v.Index]
 		}
-		if p != nil && len(p.Parts) > 0 {
+		if p != nil && len(p.Parts) > 0 && !stages.IsScale(v.Part) {
 			for _, one := range divided(v, p) {
 				t, err := of(one)
 				if err != nil {
@@ -37,7 +37,7 @@ func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors
 		if err != nil {
 			return nil, nil, err
 		}
-		if p == nil || p.Stored.Name == "" {
+		if p == nil || p.Stored.Name == "" || stages.IsScale(v.Part) {
 			*to = append(*to, t)
 			continue
 		}
@@ -71,7 +71,8 @@ func divided(v stages.Saved, p *stages.Param) (all []stages.Saved) {
 			one.Data = v.Data[first:last:last]
 		}
 		if v.Narrow != nil {
-			one.Narrow = v.Narrow[2*first : 2*last : 2*last]
+			size := v.DType.Size()
+			one.Narrow = v.Narrow[size*first : size*last : size*last]
 		}
 		all = append(all, one)
 	}

@@ -151,8 +151,11 @@ func (s *Saver) WriteShared(ctx context.Context, state trainstate.State, saved [
 
 // tensorOf returns a tensor of a checkpoint.
 func tensorOf(v stages.Saved) safetensors.Tensor {
-	if v.DType == tensorops.BFloat16 {
+	switch v.DType {
+	case tensorops.BFloat16:
 		return safetensors.Tensor{Name: v.Name, DType: "BF16", Shape: v.Shape, Data: v.Narrow}
+	case tensorops.Uint8:
+		return safetensors.Tensor{Name: v.Name, DType: "U8", Shape: v.Shape, Data: v.Narrow}
 	}
 	return safetensors.F32(v.Name, v.Shape, v.Data)
 }
