@@ -6,6 +6,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/troupe-ml/troupe/internal/base/points"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -103,6 +104,7 @@ func ChangedRate(r stages.Rate, ch event.Change) stages.Rate {
 	r.LR, r.MinLR = ch.LR, ch.MinLR
 	if ch.Steps > 0 {
 		r.Steps, r.Warmup, r.Decay, r.DecaySteps = ch.Steps, ch.WarmupSteps, ch.Decay, ch.DecaySteps
+		r.Points, _ = points.Parse(ch.Points) // Check has read them
 	}
 	return r
 }

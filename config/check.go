@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/troupe-ml/troupe/internal/base/points"
 )
 
 // check judges a value by itself.
@@ -236,6 +238,17 @@ func eachWhole(low int64, entries int, high int64) *check {
 		return "", ""
 	}}
 }
+
+// ratePoints checks a table of learning rates; none is given without decay = "points".
+var ratePoints = &check{fmt.Sprintf("up to %d pairs [step, rate] in the order of their steps", points.Most), func(v any) (string, string) {
+	if all := v.([][2]float64); len(all) > 0 {
+		if err := points.Check(all, MaxSteps, maxLR); err != nil {
+			msg, hint, _ := strings.Cut(err.Error(), ": ")
+			return msg, hint
+		}
+	}
+	return "", ""
+}}
 
 var rankOrder = &check{"tp, cp, pp and dp in any order, joined by -", func(v any) (string, string) {
 	const hint = `name each once, such as "tp-cp-pp-dp"`

@@ -73,6 +73,10 @@ func (f *field) decode(e entry, env func(string) (string, bool)) (any, *Error) {
 		if e.kind == isList {
 			return f.decodeInts(e.items)
 		}
+	case [][2]float64:
+		if e.kind == isList {
+			return f.decodePairs(e.items)
+		}
 	case []string:
 		if e.kind == isList {
 			return f.decodeList(e.items, env)
@@ -153,11 +157,35 @@ func (f *field) decodeInts(items []entry) (any, *Error) {
 	return list, nil
 }
 
+// decodePairs reads pairs of an integer and a number.
+func (f *field) decodePairs(items []entry) (any, *Error) {
+	var list [][2]float64 // nil for [], as for a key that was not given
+	for _, item := range items {
+		if item.kind != isList || len(item.items) != maxPair {
+			return nil, f.wrongType(item)
+		}
+		var pair [2]float64
+		for i, number := range item.items {
+			if number.kind != isInteger && (i == 0 || number.kind != isFloat) {
+				return nil, f.wrongType(number)
+			}
+			v, err := f.decodeFloat(number)
+			if err != nil {
+				return nil, err
+			}
+			pair[i] = v.(float64)
+		}
+		list = append(list, pair)
+	}
+	return list, nil
+}
+
 // wrongType names the type that the key has, what was found, and an example.
 func (f *field) wrongType(e entry) *Error {
 	want := map[string]string{
 		"int64": "an integer", "float64": "a number", "bool": "true or false",
 		"string": "a string", "[]string": "a list of strings", "[]int64": "an integer, or a list of integers",
+		"[][2]float64": "a list of pairs of an integer and a number",
 	}[fmt.Sprintf("%T", f.load(&Config{}))]
 	example := f.name() + " = " + f.example
 	if e.pos.Set != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/base/points"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -97,13 +98,15 @@ func (c *Config) resolve() {
 	if !c.IsSet("device.residual") {
 		c.Device.Residual = c.Device.DType
 	}
-	if !c.IsSet("optimizer.min_lr") {
+	if c.Optimizer.Decay == stages.Points {
+		c.rateOfPoints(c.IsSet)
+	} else if !c.IsSet("optimizer.min_lr") {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
 	}
 	if !c.IsSet("optimizer.momentum") && c.Muon() {
 		c.Optimizer.Momentum = 0.95
 	}
-	if !c.IsSet("optimizer.warmup_steps") {
+	if c.Optimizer.Decay != stages.Points && !c.IsSet("optimizer.warmup_steps") {
 		c.Optimizer.WarmupSteps = min(defaultWarmupSteps, c.Run.Steps/defaultWarmupShare)
 	}
 	if !c.IsSet("pipeline.chunks") {
@@ -201,6 +204,25 @@ func TokenizerAt(folder string) string {
 
 // Language reports whether the family is a language model, which reads tokens.
 func (c *Config) Language() bool { return stages.Config{Family: c.Model.Family}.Language() }
+
+// rateOfPoints sets the peak, the floor and the warm-up of the learning rate by optimizer.points, unless they are given.
+func (c *Config) rateOfPoints(given func(key string) bool) {
+	o := &c.Optimizer
+	if peak := points.Peak(o.Points); peak > 0 && !given("optimizer.lr") {
+		o.LR = peak
+	}
+	if !given("optimizer.min_lr") {
+		o.MinLR = points.Least(o.Points)
+	}
+	if !given("optimizer.warmup_steps") {
+		o.WarmupSteps = 0
+	}
+}
+
+// followsPoints reports whether the learning rate follows optimizer.points, which are valid.
+func (c *Config) followsPoints() bool {
+	return c.Optimizer.Decay == stages.Points && len(c.Optimizer.Points) > 0
+}
 
 // Muon reports whether the optimizer is Muon, which computes on the CPU.
 func (c *Config) Muon() bool { return c.Optimizer.Name == stages.Muon }

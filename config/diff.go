@@ -58,7 +58,8 @@ var defaultsFrom = map[string][]string{
 	"batch.microbatch":   {"batch.sequences", "preference.loss"},
 	"preference.beta":    {"preference.loss"},
 	"device.residual":    {"device.dtype"},
-	"optimizer.min_lr":   {"optimizer.lr"},
+	"optimizer.lr":       {"optimizer.points"},
+	"optimizer.min_lr":   {"optimizer.lr", "optimizer.points"},
 	"optimizer.momentum": {"optimizer.name"},
 }
 

@@ -35,7 +35,7 @@ var other = map[string]string{
 	"data.invalid_utf8": "bytes", "data.special_tokens": "text",
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
-	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
+	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.points": "[[1, 0.5], [8, 0.25]]", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
 	"optimizer.momentum": "0", "optimizer.muon_scale": "original", "optimizer.state_dtype": "int8", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x",
@@ -55,7 +55,7 @@ var other = map[string]string{
 var mayDiffer = []string{"data.invalid_utf8", "data.split", "data.eval_split", "data.subset",
 	"run.name", "run.out", "run.steps", "run.eval_every", "run.patience", "run.eval_batches", "run.checkpoint_every", "run.keep", "run.best",
 	"run.max_skipped_steps",
-	"optimizer.state_dtype",
+	"optimizer.state_dtype", "optimizer.points",
 	"run.trace_every", "run.log_every", "run.stall_after_s", "run.stats_every", "run.sample_tokens", "run.sample_prompt",
 	"run.sample_temperature", "data.train",
 	"data.val", "data.labels", "data.val_labels", "data.invalid_utf8",
@@ -138,6 +138,8 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
 		case "optimizer.decay_steps":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=wsd")
+		case "optimizer.points":
+			base = parse(t, "data.train = ['a.txt']", "optimizer.decay=points", "optimizer.points=[[1, 0.5], [9, 0.25]]")
 		case "optimizer.momentum":
 			base = parse(t, "data.train = ['a.txt']", "optimizer.name=sgd")
 		case "optimizer.muon_scale":

@@ -143,7 +143,7 @@ func sentences(t text) string {
 
 func typeOf(value any) string {
 	return map[string]string{"int64": "integer", "float64": "number", "bool": "boolean", "string": "string", "[]string": "list of strings",
-		"[]int64": "integer or list"}[fmt.Sprintf("%T", value)]
+		"[]int64": "integer or list", "[][2]float64": "list of pairs"}[fmt.Sprintf("%T", value)]
 }
 
 func typeAndUnit(f *field, defaults *Config) string {

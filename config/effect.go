@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/base/points"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -96,6 +97,16 @@ var idleKeys = []idleKey{
 	// If Go code changed lr, min_lr was not given.
 	{"optimizer.min_lr", "optimizer.decay", func(c *Config) bool { return c.Optimizer.Decay == "constant" && c.IsSet("optimizer.min_lr") },
 		": the learning rate stays at lr", `leave min_lr out, or set decay = "cosine" or "linear"`},
+	{"optimizer.points", "optimizer.decay", func(c *Config) bool {
+		return c.Optimizer.Decay != stages.Points && len(c.Optimizer.Points) > 0
+	}, "", `leave points out, or set decay = "points"`},
+	{"optimizer.lr", "optimizer.points", func(c *Config) bool { return c.followsPoints() && c.Optimizer.LR != points.Peak(c.Optimizer.Points) },
+		": its largest rate is the peak", "leave lr out"},
+	{"optimizer.min_lr", "optimizer.points", func(c *Config) bool {
+		return c.followsPoints() && c.Optimizer.MinLR != points.Least(c.Optimizer.Points)
+	}, ": its smallest rate is the floor", "leave min_lr out"},
+	{"optimizer.warmup_steps", "optimizer.points", func(c *Config) bool { return c.followsPoints() && c.Optimizer.WarmupSteps != 0 },
+		": it has all rates", "leave warmup_steps out, and begin points with the warm-up"},
 	{"optimizer.beta1", "optimizer.name", isSGD, "", `leave beta1 out, or set name = "adamw"`},
 	{"optimizer.beta2", "optimizer.name", isSGD, "", `leave beta2 out, or set name = "adamw"`},
 	{"optimizer.eps", "optimizer.name", isSGD, "", `leave eps out, or set name = "adamw"`},

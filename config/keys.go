@@ -326,12 +326,15 @@ type Optimizer struct {
 	WarmupSteps int `toml:"warmup_steps"`
 	// How the learning rate falls after warm-up. "cosine", "linear" and "inverse_sqrt" (with the square root of the steps) fall all the time,
 	// "constant" never. "wsd" (warm-up, stable, decay) holds the peak until the last decay_steps. "cosine_restarts" falls from
-	// the peak to the floor in each cycle of decay_steps. Default: "cosine".
+	// the peak to the floor in each cycle of decay_steps. "points" follows optimizer.points. Default: "cosine".
 	Decay string `toml:"decay"`
 	// wsd: the number of last steps in which the learning rate falls; 0: a fifth of run.steps. cosine_restarts: the steps of a cycle; 0:
 	// half of the steps after warm-up. inverse_sqrt: T, where n steps after warm-up the rate is lr·√(T/(T+n)); 0: warmup_steps, or 10000
 	// without warm-up. Default: 0.
 	DecaySteps int `toml:"decay_steps"`
+	// points: steps from 1 in ascending order, each with its learning rate, up to 64. Between two points the rate follows a line; before
+	// the first and after the last it is theirs. lr, min_lr and warmup_steps then follow from the points. Default: [].
+	Points [][2]float64 `toml:"points"`
 	// adamw, muon: decay of the mean gradient. Default: 0.9.
 	Beta1 float64 `toml:"beta1"`
 	// adamw, muon: decay of the mean squared gradient. Default: 0.95.

@@ -184,7 +184,8 @@ func (d *document) entry(key string, v written, pos Pos) entry {
 		if item.offset >= 0 {
 			at = d.pos(item.offset)
 		}
-		e.items = append(e.items, entry{pos: at, kind: item.kind, text: item.text})
+		inner := d.entry("", item, at)
+		e.items = append(e.items, inner)
 	}
 	return e
 }

@@ -7,10 +7,11 @@ import (
 )
 
 // rateKeys are the keys of the learning rate over time. A resume may change them, and the run's journal records it.
-var rateKeys = []string{"optimizer.lr", "optimizer.min_lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps"}
+var rateKeys = []string{"optimizer.lr", "optimizer.min_lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps",
+	"optimizer.points"}
 
 // decays are the values of optimizer.decay.
-var decays = []string{stages.Cosine, stages.Linear, stages.Constant, stages.WSD, stages.CosineRestarts, stages.InverseSqrt}
+var decays = []string{stages.Cosine, stages.Linear, stages.Constant, stages.WSD, stages.CosineRestarts, stages.InverseSqrt, stages.Points}
 
 // usesDecaySteps reports whether a decay depends on optimizer.decay_steps.
 func usesDecaySteps(decay string) bool {
@@ -44,6 +45,11 @@ func (c *Config) WithDefaultsOf(stored *Config) (*Config, error) {
 	}
 	if !usesDecaySteps(own.Optimizer.Decay) {
 		own.Optimizer.DecaySteps = 0
+	}
+	if own.Optimizer.Decay != stages.Points {
+		own.Optimizer.Points = nil
+	} else if c.asked(lookup("optimizer.points")) { // what is stored belongs to other points
+		own.rateOfPoints(func(string) bool { return false })
 	}
 	if !c.IsSet("data.special_tokens") && c.Text() && c.IDBytes() == 0 {
 		own.Data.SpecialTokens = stored.Data.SpecialTokens // runs older than the key read names as text

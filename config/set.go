@@ -51,6 +51,9 @@ func setEntry(key, value string, pos Pos) entry {
 		e := d.entry(key, st.value, pos)
 		for i := range e.items {
 			e.items[i].pos = pos
+			for k := range e.items[i].items {
+				e.items[i].items[k].pos = pos
+			}
 		}
 		_, more := syntax.next()
 		if _, msg := syntax.err(); !more && msg == "" {

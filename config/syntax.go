@@ -44,12 +44,15 @@ type written struct {
 	kind    kind
 	text    string      // a string's content, any other scalar as written
 	offset  int         // in the text; -1: not known
-	items   []written   // a list's, up to one more than maxEntries; without their own
+	items   []written   // a list's, up to one more than maxEntries; of a list in a list, up to one more than maxPair, without their own
 	members []statement // a table's, in one line; without those of deep tables in it
 }
 
 // maxTableDepth is how deep tables in one line are read: data = {source = [{…}]}.
 const maxTableDepth = 2
+
+// maxPair is how many items a list in a list may have.
+const maxPair = 2
 
 // syntax takes a TOML text apart, statement by statement.
 type syntax struct{ parser unstable.Parser }
@@ -107,8 +110,13 @@ func (s *syntax) value(node *unstable.Node, depth int) written {
 	case v.kind == isList:
 		for items := node.Children(); len(v.items) <= maxEntries && items.Next(); {
 			item := scalar(items.Node())
-			if item.kind == isTable && depth > 0 {
+			switch {
+			case item.kind == isTable && depth > 0:
 				item.members = s.members(items.Node(), depth-1)
+			case item.kind == isList:
+				for inner := items.Node().Children(); len(item.items) <= maxPair && inner.Next(); {
+					item.items = append(item.items, scalar(inner.Node()))
+				}
 			}
 			v.items = append(v.items, item)
 		}

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// A value that load returns is an int64, float64, string, bool, []string or []int64.
+// A value that load returns is an int64, float64, string, bool, []string, []int64 or [][2]float64.
 
 // load returns the field's value in c.
 func (f *field) load(c *Config) any {
@@ -23,6 +23,8 @@ func (f *field) load(c *Config) any {
 	case *bool:
 		return *p
 	case *[]string:
+		return *p
+	case *[][2]float64:
 		return *p
 	case *[]int:
 		list := make([]int64, len(*p))
@@ -49,6 +51,8 @@ func (f *field) store(c *Config, v any) {
 		*p = v.(bool)
 	case *[]string:
 		*p = v.([]string)
+	case *[][2]float64:
+		*p = v.([][2]float64)
 	case *[]int:
 		*p = nil
 		for _, n := range v.([]int64) {
@@ -79,6 +83,12 @@ func render(v any) string {
 		items := make([]string, len(v))
 		for i, n := range v {
 			items[i] = render(n)
+		}
+		return "[" + strings.Join(items, ", ") + "]"
+	case [][2]float64:
+		items := make([]string, len(v))
+		for i, pair := range v {
+			items[i] = "[" + render(int64(pair[0])) + ", " + render(pair[1]) + "]"
 		}
 		return "[" + strings.Join(items, ", ") + "]"
 	case []string:

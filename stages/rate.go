@@ -1,6 +1,10 @@
 package stages
 
-import "math"
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/internal/base/points"
+)
 
 // The decays of the learning rate.
 const (
@@ -14,12 +18,14 @@ const (
 	// InverseSqrt falls with the square root of the steps: after the warm-up, step n has LR·√(T/(T+n)), where T is DecaySteps. With T
 	// equal to the warm-up this is the schedule of Vaswani et al. 2017, equation 3.
 	InverseSqrt = "inverse_sqrt"
+	// Points has lines between the points of a table.
+	Points = "points"
 )
 
 // Rate is the schedule of the learning rate: linear warm-up to LR, then a decay to MinLR at the
 // last step. With WSD it stays at LR and falls only in the last DecaySteps, by one minus the square
 // root of their completed share. (Hägele et al. 2024; they find that a fifth of the steps is as
-// good as a cosine over all.) Constant, CosineRestarts and InverseSqrt don't depend on Steps.
+// good as a cosine over all.) Constant, CosineRestarts, InverseSqrt and Points don't depend on Steps.
 type Rate struct {
 	LR, MinLR float64
 	Warmup    int64
@@ -28,6 +34,8 @@ type Rate struct {
 	// DecaySteps is the number of last steps in which the rate falls, with WSD; of the steps of a cycle, with CosineRestarts; and the
 	// T of InverseSqrt. The last two take 1 for less than 1.
 	DecaySteps int64
+	// Points are steps in ascending order with their rates. If their largest rate is not LR, all are multiplied by the quotient.
+	Points [][2]float64
 }
 
 // At returns the learning rate of a step, counted from 1.
@@ -35,6 +43,9 @@ func (r Rate) At(step int64) float64 {
 	done := float64(step - 1)
 	if step <= r.Warmup {
 		return r.LR * (done + 1) / float64(r.Warmup+1)
+	}
+	if r.Decay == Points && len(r.Points) > 0 {
+		return points.At(r.Points, float64(step)) * (r.LR / points.Peak(r.Points))
 	}
 	switch n, t := done-float64(r.Warmup), float64(max(1, r.DecaySteps)); r.Decay {
 	case Constant:

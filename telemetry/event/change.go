@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/troupe-ml/troupe/internal/base/points"
 )
 
 // Change is a request to a run, which takes effect after step Step. The run writes a change of the learning rate, and
@@ -22,12 +24,14 @@ type Change struct {
 	// Now marks a learning rate in the journal whose request named no step: a later request for another rate, before
 	// Step, cancels it.
 	Now bool `json:"now,omitempty"`
-	// Steps, if it is not 0, WarmupSteps, Decay and DecaySteps are the rest of the learning rate's schedule. They are in the
-	// journal of a run whose configuration changed between two starts, and not in requests. DecaySteps is not 0.
+	// Steps, if it is not 0, WarmupSteps, Decay, DecaySteps and Points are the rest of the learning rate's schedule. They are in the
+	// journal of a run whose configuration changed between two starts, and not in requests. DecaySteps is not 0. Points is a text such as
+	// "1:0.001 500:0.0005", steps with their rates.
 	Steps       int64  `json:"steps,omitempty"`
 	WarmupSteps int64  `json:"warmup_steps,omitempty"`
 	Decay       string `json:"decay,omitempty"`
 	DecaySteps  int64  `json:"decay_steps,omitempty"`
+	Points      string `json:"points,omitempty"`
 	// Note describes such a change: the keys of the configuration with their old and new values, and the rate.
 	Note string `json:"note,omitempty"`
 }
@@ -79,6 +83,8 @@ func (c Change) Check() error {
 	case c.scheduled() && (c.Steps <= 0 || c.WarmupSteps < 0 || c.DecaySteps < 0 || !slices.Contains(decays, c.Decay)):
 		return fmt.Errorf("schedule of the learning rate with %d steps, a warm-up of %d, decay %.100q of %d: steps must be above 0, the others 0 or more, and the decay one of %s",
 			c.Steps, c.WarmupSteps, c.Decay, c.DecaySteps, strings.Join(decays, ", "))
+	case c.Points != "" && pointsError(c.Points) != nil:
+		return fmt.Errorf("schedule of the learning rate: %w", pointsError(c.Points))
 	case len(c.Note) > limitNoteBytes:
 		return fmt.Errorf("the note of a change has %d bytes; the limit is %d", len(c.Note), limitNoteBytes)
 	}
@@ -89,11 +95,16 @@ func (c Change) Check() error {
 const limitNoteBytes = 4096
 
 // decays are the decays of the learning rate.
-var decays = []string{"cosine", "linear", "constant", "wsd", "cosine_restarts", "inverse_sqrt"}
+var decays = []string{"cosine", "linear", "constant", "wsd", "cosine_restarts", "inverse_sqrt", "points"}
+
+func pointsError(text string) error {
+	_, err := points.Parse(text)
+	return err
+}
 
 // scheduled reports whether the change has the whole schedule.
 func (c Change) scheduled() bool {
-	return c.Steps != 0 || c.WarmupSteps != 0 || c.Decay != "" || c.DecaySteps != 0
+	return c.Steps != 0 || c.WarmupSteps != 0 || c.Decay != "" || c.DecaySteps != 0 || c.Points != ""
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

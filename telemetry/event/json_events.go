@@ -101,16 +101,17 @@ type changeJSON struct {
 	WarmupSteps int64  `json:"warmup_steps,omitempty"`
 	Decay       string `json:"decay,omitempty"`
 	DecaySteps  int64  `json:"decay_steps,omitempty"`
+	Points      string `json:"points,omitempty"`
 	Note        string `json:"note,omitempty"`
 }
 
 func changeOf(c Change) changeJSON {
-	return changeJSON{c.Kind, c.Step, number(c.LR), number(c.MinLR), c.Now, c.Steps, c.WarmupSteps, c.Decay, c.DecaySteps, c.Note}
+	return changeJSON{c.Kind, c.Step, number(c.LR), number(c.MinLR), c.Now, c.Steps, c.WarmupSteps, c.Decay, c.DecaySteps, c.Points, c.Note}
 }
 
 func (c changeJSON) change() Change {
 	return Change{Kind: c.Kind, Step: c.Step, LR: float64(c.LR), MinLR: float64(c.MinLR), Now: c.Now, Steps: c.Steps,
-		WarmupSteps: c.WarmupSteps, Decay: c.Decay, DecaySteps: c.DecaySteps, Note: c.Note}
+		WarmupSteps: c.WarmupSteps, Decay: c.Decay, DecaySteps: c.DecaySteps, Points: c.Points, Note: c.Note}
 }
 
 // changesOf returns a list that is [] in JSON if it is empty.

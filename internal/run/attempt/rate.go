@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/base/points"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -14,7 +15,7 @@ import (
 // rateOf returns the learning rate over time.
 func rateOf(cfg *config.Config) stages.Rate {
 	r := stages.Rate{LR: cfg.Optimizer.LR, MinLR: cfg.Optimizer.MinLR, Warmup: int64(cfg.Optimizer.WarmupSteps), Steps: int64(cfg.Run.Steps),
-		Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps)}
+		Decay: cfg.Optimizer.Decay, DecaySteps: int64(cfg.Optimizer.DecaySteps), Points: cfg.Optimizer.Points}
 	if r.DecaySteps == 0 {
 		r.DecaySteps = decaySteps(r)
 	}
@@ -97,6 +98,9 @@ func over(now, was, is stages.Rate) stages.Rate {
 	if is.DecaySteps != was.DecaySteps {
 		now.DecaySteps = is.DecaySteps
 	}
+	if !slices.Equal(is.Points, was.Points) {
+		now.Points = is.Points
+	}
 	return now
 }
 
@@ -106,6 +110,9 @@ func differs(a, b stages.Rate, after, last int64) int64 {
 	// part at the next.
 	turns := []int64{after + 1, after + 2, a.Warmup + 1, b.Warmup + 1, a.Steps - a.DecaySteps + 1, b.Steps - b.DecaySteps + 1, a.Steps + 1,
 		a.Warmup + 2, b.Warmup + 2}
+	for _, p := range slices.Concat(a.Points, b.Points) {
+		turns = append(turns, int64(p[0]), int64(p[0])+1)
+	}
 	slices.Sort(turns)
 	for _, step := range turns {
 		if x, y := a.At(step), b.At(step); step > after && step <= last && math.Abs(x-y) > 1e-9*math.Max(x, y) {
@@ -118,7 +125,7 @@ func differs(a, b stages.Rate, after, last int64) int64 {
 // scheduleChange returns the change to a schedule after a step.
 func scheduleChange(r stages.Rate, after int64) *event.Change {
 	return &event.Change{Kind: event.ChangeRate, Step: after, LR: r.LR, MinLR: r.MinLR, Steps: r.Steps, WarmupSteps: r.Warmup,
-		Decay: r.Decay, DecaySteps: r.DecaySteps}
+		Decay: r.Decay, DecaySteps: r.DecaySteps, Points: points.Format(r.Points)}
 }
 
 // journalRate journals a changed learning rate.

@@ -146,7 +146,7 @@ func (t *Table) remark(runs []*Run) {
 	if len(steps) > 1 {
 		say("the runs have different lengths: %s steps", strings.Join(steps, ", "))
 	}
-	if t.differs("run.steps", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps") {
+	if t.differs("run.steps", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps", "optimizer.points") {
 		say("the schedules of the learning rate differ, so compare last losses and not those of equal steps")
 	}
 	if t.differs("run.eval_batches", "data.val_fraction", "data.val", "data.val_split", "model.context") {
