@@ -20,6 +20,7 @@ type array struct {
 var arrays = []array{
 	{"data.source", maxSources, Source{Weight: 1}},
 	{"eval", maxEvals, Eval{}},
+	{"optimizer.group", maxGroups, Group{LRScale: 1}},
 }
 
 func arrayOf(section string) *array {

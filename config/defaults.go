@@ -103,6 +103,9 @@ func (c *Config) resolve() {
 	} else if !c.IsSet("optimizer.min_lr") {
 		c.Optimizer.MinLR = c.Optimizer.LR / 10
 	}
+	for i := range c.Optimizer.Group {
+		c.Optimizer.Group[i].resolve(c, i+1)
+	}
 	if !c.IsSet("optimizer.momentum") && c.Muon() {
 		c.Optimizer.Momentum = 0.95
 	}
@@ -224,8 +227,8 @@ func (c *Config) followsPoints() bool {
 	return c.Optimizer.Decay == stages.Points && len(c.Optimizer.Points) > 0
 }
 
-// Muon reports whether the optimizer is Muon, which computes on the CPU.
-func (c *Config) Muon() bool { return c.Optimizer.Name == stages.Muon }
+// Muon reports whether Muon updates some weights, which the CPU computes.
+func (c *Config) Muon() bool { return c.updatesBy(stages.Muon) }
 
 // StateInt8 is the value of optimizer.state_dtype for a state in 8 bits.
 const StateInt8 = "int8"

@@ -61,6 +61,11 @@ var defaultsFrom = map[string][]string{
 	"optimizer.lr":       {"optimizer.points"},
 	"optimizer.min_lr":   {"optimizer.lr", "optimizer.points"},
 	"optimizer.momentum": {"optimizer.name"},
+
+	"optimizer.group.name":         {"optimizer.name"},
+	"optimizer.group.weight_decay": {"optimizer.weight_decay"},
+	"optimizer.group.beta1":        {"optimizer.beta1"},
+	"optimizer.group.beta2":        {"optimizer.beta2"},
 }
 
 // Diff returns all keys that differ between a and b, in the documented order.

@@ -110,9 +110,9 @@ var idleKeys = []idleKey{
 	{"optimizer.beta1", "optimizer.name", isSGD, "", `leave beta1 out, or set name = "adamw"`},
 	{"optimizer.beta2", "optimizer.name", isSGD, "", `leave beta2 out, or set name = "adamw"`},
 	{"optimizer.eps", "optimizer.name", isSGD, "", `leave eps out, or set name = "adamw"`},
-	{"optimizer.momentum", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name == "adamw" },
+	{"optimizer.momentum", "optimizer.name", func(c *Config) bool { return !c.updatesBy(stages.SGD) && !c.Muon() },
 		": use beta1", `leave momentum out, or set name = "sgd"`},
-	{"optimizer.muon_scale", "optimizer.name", func(c *Config) bool { return c.Optimizer.Name != stages.Muon }, "",
+	{"optimizer.muon_scale", "optimizer.name", func(c *Config) bool { return !c.Muon() }, "",
 		`leave muon_scale out, or set name = "muon"`},
 	{"optimizer.state_dtype", "optimizer.momentum", func(c *Config) bool {
 		return isSGD(c) && c.Optimizer.Momentum == 0 && c.NarrowState()
@@ -220,7 +220,7 @@ var idleKeys = []idleKey{
 // cpus are the kinds that may compute on the CPU.
 var cpus = []string{"cpu", "auto"}
 
-func isSGD(c *Config) bool { return c.Optimizer.Name == "sgd" }
+func isSGD(c *Config) bool { return !c.updatesBy(stages.AdamW) && !c.updatesBy(stages.Muon) }
 
 // computesOn reports whether a stage's device has one of the kinds.
 func (c *Config) computesOn(kinds ...string) bool {

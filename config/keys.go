@@ -355,6 +355,25 @@ type Optimizer struct {
 	WeightDecay float64 `toml:"weight_decay"`
 	// Clip the gradient to this global norm; 0: no clipping. Default: 1.0.
 	ClipNorm float64 `toml:"clip_norm"`
+
+	// A group of weights with their own settings. There may be several.
+	Group []Group `toml:"group"`
+}
+
+// Group is the section [[optimizer.group]].
+type Group struct {
+	// Patterns of names of weights in model.safetensors; * stands for any characters. Each weight may be in one group. Default: none.
+	Match []string `toml:"match"`
+	// Update rule of the group: "adamw", "sgd" or "muon". Default: optimizer.name.
+	Name string `toml:"name"`
+	// Factor of the learning rate. Default: 1.0.
+	LRScale float64 `toml:"lr_scale"`
+	// Weight decay of the group's weights, except norms and biases. Default: optimizer.weight_decay.
+	WeightDecay float64 `toml:"weight_decay"`
+	// adamw, muon: decay of the mean gradient. Default: optimizer.beta1.
+	Beta1 float64 `toml:"beta1"`
+	// adamw, muon: decay of the mean squared gradient. Default: optimizer.beta2.
+	Beta2 float64 `toml:"beta2"`
 }
 
 // Pipeline is the section [pipeline].

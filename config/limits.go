@@ -50,6 +50,8 @@ const (
 	limitInFlight          = 1 << 26
 	maxThreads             = 1 << 12
 	maxLR                  = 1e6
+	maxLRScale             = 1e6
+	maxGroups              = 64    // [[optimizer.group]] sections
 	minEps                 = 1e-30 // still above zero as a float32
 	maxWeightDecay         = 1e6
 	maxClipNorm            = 1e30

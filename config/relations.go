@@ -50,6 +50,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.sources()
 	k.batch()
 	k.optimizer()
+	k.groups()
 	k.lists()
 	k.cluster()
 	k.parallel()

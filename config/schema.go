@@ -154,6 +154,13 @@ var schema = []field{
 	{key: "optimizer.weight_decay", example: "0.1", unit: "factor", check: number(0, maxWeightDecay)},
 	{key: "optimizer.clip_norm", example: "1.0", unit: "norm", check: number(0, maxClipNorm)},
 
+	{key: "optimizer.group.match", example: `["model.embed_tokens.weight", "*.mlp.*"]`, check: weightPatterns},
+	{key: "optimizer.group.name", example: `"adamw"`, check: orEmpty(among(stages.AdamW, stages.SGD, stages.Muon))},
+	{key: "optimizer.group.lr_scale", example: "0.1", unit: "factor", check: number(0, maxLRScale)},
+	{key: "optimizer.group.weight_decay", example: "0.0", unit: "factor", check: number(0, maxWeightDecay)},
+	{key: "optimizer.group.beta1", example: "0.9", unit: "factor", check: numberBelow(0, 1)},
+	{key: "optimizer.group.beta2", example: "0.95", unit: "factor", check: numberBelow(0, 1)},
+
 	{key: "pipeline.stages", example: "2", unit: "stages", check: whole(1, maxStages), free: true, basic: true},
 	{key: "pipeline.chunks", example: "2", unit: "chunks", check: whole(1, maxChunks), free: true},
 	{key: "pipeline.schedule", example: `"1f1b"`, check: orEmpty(notRemoved(orFile(schedule, tableExtension))),

@@ -66,13 +66,13 @@ func (b *attentionMixer) markParts() {
 	}
 }
 
-// byMuon reports whether Muon updates a parameter. AdamW updates the others.
+// byMuon reports whether Muon updates a parameter with these settings. AdamW updates the others.
 func (o Optimizer) byMuon(p *Param) bool { return o.Name == Muon && p.Hidden != nil && !p.Adapter }
 
 // MuonLen returns the number of elements that Muon updates.
 func (o Optimizer) MuonLen(m *Model) (n int64) {
 	for _, p := range m.Params {
-		if !p.Frozen && o.byMuon(p) {
+		if own, _ := o.of(p); !p.Frozen && own.byMuon(p) {
 			n += int64(p.Len())
 		}
 	}
@@ -81,7 +81,7 @@ func (o Optimizer) MuonLen(m *Model) (n int64) {
 
 // muon records Muon's update of a parameter.
 func (s *Stage) muon(l *tensorops.List, u Update, h *localParam, w, m, g, low tensorops.Tensor, clear bool) {
-	o, p := s.opts.Optimizer, h.param.Hidden
+	o, p := h.own, h.param.Hidden
 	a := tensorops.MuonOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: o.WeightDecay, GradScale: u.GradScale, Rows: p.Out, Cols: p.In,
 		Blocks: p.Blocks, BF16: s.opts.BF16, ClearGrad: clear, Copy: low, Factor: tensorops.MuonMatchRMS(p.Out, p.In)}
 	if p.InOut {

@@ -24,12 +24,14 @@ type Optimizer struct {
 	// State is the type in which the state is stored: Float32, BFloat16 or Uint8. Uint8 needs whole parameters on each rank, and both
 	// need memory that the host can address.
 	State tensorops.DType
+	// Groups have their own settings. A parameter is in one group at most.
+	Groups []Group
 }
 
 // Parts returns the names of the state tensors that the optimizer keeps for a parameter, as
 // checkpoints use them.
 func (o Optimizer) Parts(p *Param) []string {
-	switch {
+	switch o, _ = o.of(p); {
 	case o.byMuon(p), o.Name == SGD && o.Momentum != 0:
 		return []string{"momentum"}
 	case o.Name == AdamW, o.Name == Muon:
@@ -190,7 +192,8 @@ func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low 
 // updateFrom is updateOne from a state in float32.
 func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensorops.Tensor, state [2]tensorops.Tensor, g, low tensorops.Tensor,
 	clear bool) {
-	o, decay := s.opts.Optimizer, 0.0
+	o, decay := h.own, 0.0
+	u.LR *= h.lrScale
 	if h.param.Decay {
 		decay = o.WeightDecay
 	}

@@ -77,9 +77,11 @@ type localParam struct {
 	w        tensorops.Tensor // the weight; with splitsWeight only while a layer computes with it
 	here     [numPlaces]bool  // which uses are on this rank
 	// The gradient of each use on this rank. One of them is whole; the others are row gradients.
-	g     [numPlaces]tensorops.Tensor
-	rows  [numPlaces]*rowGrad
-	state [2]tensorops.Tensor // AdamW: m and v; SGD and Muon: momentum
+	g       [numPlaces]tensorops.Tensor
+	rows    [numPlaces]*rowGrad
+	own     Optimizer           // its settings
+	lrScale float64             // factor of the learning rate
+	state   [2]tensorops.Tensor // AdamW: m and v; SGD and Muon: momentum
 	// With Optimizer.State: the scales of Uint8, the keys of the random bits, and the index of the state's first element in the whole
 	// parameter.
 	scales     [2]tensorops.Tensor

@@ -265,6 +265,7 @@ func (s *Stage) allocate() error {
 		p := s.model.Params[i]
 		h := &localParam{param: p, constant: p.Init.Const, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference &&
 			!p.Frozen && here != p.places}
+		h.own, h.lrScale = s.opts.Optimizer.of(p)
 		switch dtype := types[i]; {
 		case dtype.Quantized():
 			s.allocBlocks(l, h, dtype, inOut[i])

@@ -68,8 +68,8 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 
 // updateNarrow records the update of a parameter, or of a part of it, whose state is not float32.
 func (s *Stage) updateNarrow(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
-	parts := s.opts.Optimizer.Parts(h.param)
-	if s.opts.Optimizer.byMuon(h.param) { // the matrix must be whole
+	parts := h.own.Parts(h.param)
+	if h.own.byMuon(h.param) { // the matrix must be whole
 		wide := [2]tensorops.Tensor{l.Alloc(tensorops.Float32, w.Shape()...)}
 		s.widen(l, h, 0, parts[0], 0, wide[0])
 		s.updateFrom(l, u, h, w, wide, g, low, clear)

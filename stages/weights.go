@@ -100,7 +100,7 @@ func (s *Stage) Load(src Source, withState bool) error {
 		if !withState {
 			continue
 		}
-		for i, part := range s.opts.Optimizer.Parts(h.param) {
+		for i, part := range h.own.Parts(h.param) {
 			if h.state[i].Valid() {
 				err = errors.Join(err, s.loadState(h, i, part, src, host))
 			}
@@ -205,7 +205,7 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 		case !h.splitsWeight && first:
 			save(h.w, h.param, "")
 		}
-		for i, part := range s.opts.Optimizer.Parts(h.param) {
+		for i, part := range h.own.Parts(h.param) {
 			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
 				if h.scales[i].Valid() {

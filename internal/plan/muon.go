@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // checkMuon checks that Muon has matrices to train, and that each is whole on a rank that computes on the CPU.
@@ -12,9 +13,15 @@ func (p *Plan) checkMuon() error {
 	if !c.Muon() {
 		return nil
 	}
+	key := "optimizer.name"
+	for i, g := range c.Optimizer.Group {
+		if c.Optimizer.Name != stages.Muon && g.Name == stages.Muon {
+			key = groupKey(i, "name")
+		}
+	}
 	for r := range c.Pipeline.Stages {
 		if device.KindOf(c, r) == device.CUDA {
-			return c.Errorf("optimizer.name", "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
+			return c.Errorf(key, "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
 				"or name = \"adamw\"", r, device.Key(c))
 		}
 	}
@@ -29,6 +36,9 @@ func (p *Plan) checkMuon() error {
 	}
 	if Optimizer(c).MuonLen(p.model) > 0 {
 		return nil
+	}
+	if key != "optimizer.name" {
+		return c.Errorf(key, "\"muon\" has nothing to train: none of its weights is a trained hidden matrix of a language model; set name = \"adamw\"")
 	}
 	switch {
 	case !p.model.Config.Language():

@@ -151,6 +151,9 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err := p.checkPacking(); err != nil {
 		return err
 	}
+	if err := p.checkOptimizerGroups(); err != nil {
+		return err
+	}
 	if err := p.checkMuon(); err != nil {
 		return err
 	}
@@ -482,6 +485,10 @@ func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 // Optimizer returns the optimizer's constants in a configuration.
 func Optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer
-	return stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay,
+	all := stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay,
 		MuonScale: o.MuonScale, State: stateTypes[o.StateDType]}
+	for _, g := range o.Group {
+		all.Groups = append(all.Groups, stages.Group(g))
+	}
+	return all
 }

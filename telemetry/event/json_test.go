@@ -65,7 +65,7 @@ func whole() []event.Event {
 	}, Requests: []event.Change{{Kind: event.ChangePause, Step: 9}}, Cut: []event.CutLink{{From: "w0", To: "w1",
 		For: 3100 * time.Millisecond}}}
 	rate := event.Change{Kind: event.ChangeRate, Step: 8, LR: 1e-3, MinLR: 1e-5, Now: true, Steps: 100, WarmupSteps: 5, Decay: "wsd",
-		DecaySteps: 20, Note: "optimizer.lr 0.01 → 0.001"}
+		DecaySteps: 20, Points: "1:0.001 100:1e-05", Note: "optimizer.lr 0.01 → 0.001"}
 	old := rate
 	old.Step, old.LR, old.MinLR = 5, 1e-2, 1e-4
 	result := event.Result{Step: 90, Steps: 100, Stopped: true, Early: true, FirstValLoss: 5.5, LastValLoss: 2.5, BestValLoss: 2.25,
