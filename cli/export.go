@@ -95,6 +95,7 @@ See also: engine generate, engine ckpt ls (lists checkpoints).`,
 	f.StringVar(&o.DType, "dtype", "float32", "data `type` of the weights: float32, bfloat16 or float16; GGUF: also q8_0")
 	f.StringVar(&shard, "shard-size", "5GB", "largest `size` of a weights file, such as 500MB or 5GB")
 	f.BoolVar(&o.TextOnly, "text-only", false, "of a model for images and text, write only the text model")
+	f.BoolVar(&o.EMA, "ema", false, "write the moving averages of the weights, of a run with optimizer.ema")
 	f.StringVar(&o.Adapter, "adapter", "", "PEFT `directory` with an adapter to merge into the model")
 	f.BoolVar(&o.Merge, "merge", false, "add the adapter to the weights and write a whole model, in place of a PEFT directory")
 	must(cmd.MarkFlagDirname("adapter"))

@@ -15,6 +15,7 @@ import (
 func modelFlags(cmd *cobra.Command, o *troupe.ModelOptions) {
 	f := cmd.Flags()
 	f.StringVar(&o.From, "from", "", "`folder` of a run, a checkpoint or a Hugging Face model, or a GGUF file; or give it as the argument DIR")
+	f.BoolVar(&o.EMA, "ema", false, "use the moving averages of the weights, of a run with optimizer.ema")
 	f.StringVar(&o.Adapter, "adapter", "", "PEFT `directory` with an adapter of the model (default: that of the run, if it trained one)")
 	f.StringVar(&o.Device, "device", "cpu", "`device` to compute on: cpu, cuda, or one GPU by its number, such as cuda:1")
 	f.IntVar(&o.Threads, "threads", 0, "`number` of CPU cores to use; 0: all")

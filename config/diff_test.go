@@ -36,7 +36,7 @@ var other = map[string]string{
 	"batch.sequences": "8", "batch.microbatch": "2",
 	"optimizer.name": "sgd", "optimizer.lr": "0.01", "optimizer.min_lr": "0", "optimizer.warmup_steps": "5",
 	"optimizer.decay": "linear", "optimizer.decay_steps": "3", "optimizer.points": "[[1, 0.5], [8, 0.25]]", "optimizer.beta1": "0", "optimizer.beta2": "0", "optimizer.eps": "1e-6",
-	"optimizer.momentum": "0", "optimizer.muon_scale": "original", "optimizer.state_dtype": "int8", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
+	"optimizer.momentum": "0", "optimizer.muon_scale": "original", "optimizer.state_dtype": "int8", "optimizer.ema": "0.5", "optimizer.weight_decay": "0", "optimizer.clip_norm": "0",
 	"pipeline.stages": "2", "pipeline.chunks": "2", "pipeline.schedule": "gpipe", "pipeline.microbatch_group_size": "4",
 	"pipeline.max_in_flight": "3", "pipeline.defer_weights": "1", "pipeline.post_validation": "true", "pipeline.layout": "x",
 	"pipeline.recompute": "full", "pipeline.recompute_keep": "1",

@@ -129,6 +129,7 @@ func drawConfig(t *rapid.T) *Config {
 			MuonScale:   rapid.SampledFrom([]string{"match_rms_adamw", "original"}).Draw(t, "muon_scale"),
 			StateDType:  rapid.SampledFrom([]string{"float32", "bfloat16", "int8"}).Draw(t, "state_dtype"),
 			WeightDecay: rapid.Float64Range(0, maxWeightDecay).Draw(t, "weight_decay"),
+			EMA:         rate.Draw(t, "ema"),
 			ClipNorm:    rapid.Float64Range(0, maxClipNorm).Draw(t, "clip_norm"),
 		},
 		Pipeline: Pipeline{

@@ -152,6 +152,7 @@ var schema = []field{
 	{key: "optimizer.muon_scale", example: `"original"`, check: among(stages.MatchRMSAdamW, stages.OriginalScale), aside: true},
 	{key: "optimizer.state_dtype", example: `"bfloat16"`, check: among("float32", "bfloat16", StateInt8), free: true, aside: true},
 	{key: "optimizer.weight_decay", example: "0.1", unit: "factor", check: number(0, maxWeightDecay)},
+	{key: "optimizer.ema", example: "0.999", unit: "factor", check: numberBelow(0, 1), aside: true},
 	{key: "optimizer.clip_norm", example: "1.0", unit: "norm", check: number(0, maxClipNorm)},
 
 	{key: "optimizer.group.match", example: `["model.embed_tokens.weight", "*.mlp.*"]`, check: weightPatterns},

@@ -27,6 +27,8 @@ type ExportOptions struct {
 	DType string
 	// TextOnly leaves out the other parts of a model for images and text. Without it, such a directory is an error.
 	TextOnly bool
+	// EMA writes the moving averages of the weights that a run with optimizer.ema has.
+	EMA bool
 	// Adapter is a directory of PEFT with an adapter to merge; "": none.
 	Adapter string
 	// Merge adds the adapter to the weights. Without it, a run with an adapter is written as a directory of PEFT. A GGUF file is always
@@ -75,6 +77,11 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{Err: plan.MissingModel(err, o.From)}
 	}
 	defer func() { err = errors.Join(err, ckpt.Close()) }()
+	if o.EMA {
+		if err := plan.UseAverage(ckpt); err != nil {
+			return e, &SetupError{Err: err}
+		}
+	}
 	sizes, err := plan.ReadModel(ckpt)
 	if err != nil {
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}

@@ -11,6 +11,8 @@ import (
 // ModelOptions say which trained model to use, and on which device.
 type ModelOptions struct {
 	From string // a run's output folder, a checkpoint, a Hugging Face directory or a GGUF file of a supported family
+	// EMA uses the moving averages of the weights that a run with optimizer.ema has.
+	EMA bool
 	// Adapter is a directory of PEFT with an adapter of the model; "": none. A run with an adapter is opened with it.
 	Adapter string
 	Device  string // "cuda", or one GPU such as "cuda:1"; "": the CPU

@@ -24,6 +24,8 @@ type Optimizer struct {
 	// State is the type in which the state is stored: Float32, BFloat16 or Uint8. Uint8 needs whole parameters on each rank, and both
 	// need memory that the host can address.
 	State tensorops.DType
+	// EMA is the decay of the moving average of the weights, which is updated after each update; 0: there is none.
+	EMA float64
 	// Groups have their own settings. A parameter is in one group at most.
 	Groups []Group
 }
@@ -31,6 +33,14 @@ type Optimizer struct {
 // Parts returns the names of the state tensors that the optimizer keeps for a parameter, as
 // checkpoints use them.
 func (o Optimizer) Parts(p *Param) []string {
+	if o.EMA > 0 {
+		return append(o.moments(p), EMAPart)
+	}
+	return o.moments(p)
+}
+
+// moments returns the parts from which an update is computed.
+func (o Optimizer) moments(p *Param) []string {
 	switch o, _ = o.of(p); {
 	case o.byMuon(p), o.Name == SGD && o.Momentum != 0:
 		return []string{"momentum"}
@@ -184,9 +194,10 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
 	if t := h.state[0]; t.Valid() && t.DType() != tensorops.Float32 {
 		s.updateNarrow(l, u, h, w, g, low, clear)
-		return
+	} else {
+		s.updateFrom(l, u, h, w, h.state, g, low, clear)
 	}
-	s.updateFrom(l, u, h, w, h.state, g, low, clear)
+	s.average(l, h, w)
 }
 
 // updateFrom is updateOne from a state in float32.

@@ -82,6 +82,7 @@ type localParam struct {
 	own     Optimizer           // its settings
 	lrScale float64             // factor of the learning rate
 	state   [2]tensorops.Tensor // AdamW: m and v; SGD and Muon: momentum
+	ema     tensorops.Tensor    // with Optimizer.EMA
 	// With Optimizer.State: the scales of Uint8, the keys of the random bits, and the index of the state's first element in the whole
 	// parameter.
 	scales     [2]tensorops.Tensor
@@ -102,6 +103,7 @@ type localParam struct {
 	// The weight and the state before a speculative update; invalid before the first of them.
 	before      tensorops.Tensor
 	stateBefore [2]tensorops.Tensor
+	emaBefore   tensorops.Tensor
 	scaleBefore [2]tensorops.Tensor
 	// The weight in the form that its linear layer's products read, if Options.Pack is set.
 	packed [numForms]tensorops.Tensor

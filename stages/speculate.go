@@ -16,6 +16,9 @@ func (s *Stage) SpeculativeApply(l *tensorops.List, u Update) {
 			continue
 		}
 		keep(l, &h.before, h.w)
+		if h.ema.Valid() {
+			keep(l, &h.emaBefore, h.ema)
+		}
 		for i, t := range h.state {
 			if t.Valid() {
 				keep(l, &h.stateBefore[i], t)
@@ -51,6 +54,7 @@ func (s *Stage) Rollback(l *tensorops.List, u *Update) {
 			continue
 		}
 		h.w, h.before = h.before, h.w
+		h.ema, h.emaBefore = h.emaBefore, h.ema
 		for i := range h.state {
 			h.state[i], h.stateBefore[i] = h.stateBefore[i], h.state[i]
 			h.scales[i], h.scaleBefore[i] = h.scaleBefore[i], h.scales[i]

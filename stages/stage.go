@@ -294,6 +294,7 @@ func (s *Stage) allocate() error {
 				}
 			}
 			s.allocState(l, h)
+			s.allocAverage(l, h)
 		}
 		s.byParam[i] = h
 		s.local = append(s.local, h)

@@ -37,7 +37,10 @@ func (o Optimizer) StateBytes(m *Model) (bytes int64) {
 		if o.State == tensorops.Uint8 {
 			each += int64(tensorops.StateScales(p.Len())) * int64(tensorops.Float32.Size())
 		}
-		bytes += int64(len(o.Parts(p))) * each
+		bytes += int64(len(o.moments(p))) * each
+		if o.EMA > 0 {
+			bytes += int64(p.Len()) * int64(tensorops.Float32.Size())
+		}
 	}
 	return bytes
 }
@@ -48,7 +51,7 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 	if p.Len() == 0 {
 		return
 	}
-	for i, part := range s.opts.Optimizer.Parts(p) {
+	for i, part := range s.opts.Optimizer.moments(p) {
 		h.state[i] = l.Alloc(dtype, p.Shape...)
 		l.Fill(h.state[i], 0)
 		if dtype == tensorops.Uint8 {
@@ -68,7 +71,7 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 
 // updateNarrow records the update of a parameter, or of a part of it, whose state is not float32.
 func (s *Stage) updateNarrow(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
-	parts := h.own.Parts(h.param)
+	parts := h.own.moments(h.param)
 	if h.own.byMuon(h.param) { // the matrix must be whole
 		wide := [2]tensorops.Tensor{l.Alloc(tensorops.Float32, w.Shape()...)}
 		s.widen(l, h, 0, parts[0], 0, wide[0])

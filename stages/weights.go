@@ -100,10 +100,13 @@ func (s *Stage) Load(src Source, withState bool) error {
 		if !withState {
 			continue
 		}
-		for i, part := range h.own.Parts(h.param) {
+		for i, part := range h.own.moments(h.param) {
 			if h.state[i].Valid() {
 				err = errors.Join(err, s.loadState(h, i, part, src, host))
 			}
+		}
+		if h.ema.Valid() {
+			err = errors.Join(err, s.load(h.ema, s.ofState(h.param), EMAPart, src, host))
 		}
 	}
 	if err = errors.Join(err, piece.Free()); err != nil {
@@ -111,6 +114,9 @@ func (s *Stage) Load(src Source, withState bool) error {
 	}
 	l := s.stream.NewList()
 	s.round(l)
+	if !withState {
+		s.startAverages(l)
+	}
 	return tensorops.Run(s.stream, l)
 }
 
@@ -205,13 +211,16 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 		case !h.splitsWeight && first:
 			save(h.w, h.param, "")
 		}
-		for i, part := range h.own.Parts(h.param) {
+		for i, part := range h.own.moments(h.param) {
 			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
 				if h.scales[i].Valid() {
 					save(h.scales[i], scalesOf(h.param), ScalePart(part))
 				}
 			}
+		}
+		if withState && h.ema.Valid() && (first || s.opts.Data.splits()) {
+			save(h.ema, s.ofState(h.param), EMAPart)
 		}
 	}
 	return out
@@ -234,7 +243,7 @@ func (s *Stage) SavedBytes() (weights, state int64) {
 		} else {
 			weights += int64(h.w.Len() * h.w.DType().Size()) // 0 if quantized, which is not saved
 		}
-		for _, t := range append(h.state[:], h.scales[:]...) {
+		for _, t := range []tensorops.Tensor{h.state[0], h.state[1], h.scales[0], h.scales[1], h.ema} {
 			if t.Valid() {
 				state += int64(t.Len() * t.DType().Size())
 			}

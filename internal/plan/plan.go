@@ -486,7 +486,7 @@ func (p *Plan) HeadLater() func(microbatches, microbatch int) bool {
 func Optimizer(c *config.Config) stages.Optimizer {
 	o := c.Optimizer
 	all := stages.Optimizer{Name: o.Name, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps, Momentum: o.Momentum, WeightDecay: o.WeightDecay,
-		MuonScale: o.MuonScale, State: stateTypes[o.StateDType]}
+		MuonScale: o.MuonScale, State: stateTypes[o.StateDType], EMA: o.EMA}
 	for _, g := range o.Group {
 		all.Groups = append(all.Groups, stages.Group(g))
 	}

@@ -19,6 +19,8 @@ import (
 // Options say which trained model to open, and on which device. They have the fields of infer.ModelOptions.
 type Options struct {
 	From string
+	// EMA uses the moving averages of the weights: see plan.UseAverage.
+	EMA bool
 	// Adapter is a directory of PEFT with an adapter of the model; "": none.
 	Adapter string
 	Device  string
@@ -61,6 +63,11 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 	}()
 	if t.Checkpoint, err = ggufmodel.OpenAt(o.From); err != nil {
 		return t, plan.MissingModel(err, o.From)
+	}
+	if o.EMA {
+		if err = plan.UseAverage(t.Checkpoint); err != nil {
+			return t, err
+		}
 	}
 	if t.template, err = chosenTemplate(o); err != nil {
 		return t, err
