@@ -26,7 +26,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 			[]string{"optimizer.decay=linear"}},
 		{"optimizer.decay_steps=7", "optimizer.decay", nil, "0", []string{"optimizer.decay=wsd"}},
 		{"optimizer.points=[[1, 0.5]]", "optimizer.decay", nil, "[]", []string{"optimizer.decay=points"}},
-		{"optimizer.lr=0.25", "optimizer.points", []string{"optimizer.decay=points", "optimizer.points=[[1, 0.5]]"}, "0.5",
+		{"optimizer.lr=0.75", "optimizer.points", []string{"optimizer.decay=points", "optimizer.points=[[1, 0.5]]"}, "0.5",
 			[]string{"optimizer.decay=linear"}},
 		{"optimizer.min_lr=0.25", "optimizer.points", []string{"optimizer.decay=points", "optimizer.points=[[1, 0.5], [9, 0]]"}, "0",
 			[]string{"optimizer.lr=0.5", "optimizer.decay=linear"}},

@@ -144,7 +144,7 @@ var schema = []field{
 	{key: "optimizer.warmup_steps", example: "100", unit: "steps", check: whole(0, MaxSteps), free: true},
 	{key: "optimizer.decay", example: `"cosine"`, check: among(decays...), free: true},
 	{key: "optimizer.decay_steps", example: "200", unit: "steps", check: whole(0, MaxSteps), free: true},
-	{key: "optimizer.points", example: "[[1, 0.0], [100, 0.001], [1000, 0.0001]]", check: ratePoints, free: true, aside: true},
+	{key: "optimizer.points", example: "[[1, 0.0], [100, 0.001], [1000, 0.0001]]", unit: noUnit, check: ratePoints, free: true, aside: true},
 	{key: "optimizer.beta1", example: "0.9", unit: "factor", check: numberBelow(0, 1)},
 	{key: "optimizer.beta2", example: "0.95", unit: "factor", check: numberBelow(0, 1)},
 	{key: "optimizer.eps", example: "1e-8", unit: noUnit, check: number(minEps, 1)},

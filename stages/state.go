@@ -60,13 +60,18 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 		}
 		h.stateKeys[i] = rng.NewKey(s.opts.Seed, rng.StringStream("state/"+partName(part, p.Name)))
 	}
+	// Within a rank's slice elements count on, so the index does not depend on how replicas share it.
 	first := -1
-	p.Slice.Runs(p.Whole, func(_, wholeAt, _ int) {
+	h.param.Slice.Runs(h.param.Whole, func(_, wholeAt, _ int) {
 		if first < 0 {
 			first = wholeAt
 		}
 	})
-	h.stateFirst = uint64(first)
+	from := 0
+	if s.opts.Data.splits() {
+		from, _ = s.ownPart(h.param)
+	}
+	h.stateFirst = uint64(first + from)
 }
 
 // updateNarrow records the update of a parameter, or of a part of it, whose state is not float32.

@@ -2,6 +2,7 @@ package rundir_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -71,7 +72,7 @@ func TestAdopt(t *testing.T) {
 			must(t, err)
 			o := own.Optimizer
 			got := config.Optimizer{LR: o.LR, MinLR: o.MinLR, WarmupSteps: o.WarmupSteps, Decay: o.Decay, DecaySteps: o.DecaySteps}
-			if got != tt.want || !slices.Equal(kept, tt.kept) {
+			if !reflect.DeepEqual(got, tt.want) || !slices.Equal(kept, tt.kept) {
 				t.Errorf("it has %+v and says %q, want %+v and %q", got, kept, tt.want, tt.kept)
 			}
 		})
