@@ -100,8 +100,9 @@ var idleKeys = []idleKey{
 	{"optimizer.points", "optimizer.decay", func(c *Config) bool {
 		return c.Optimizer.Decay != stages.Points && len(c.Optimizer.Points) > 0
 	}, "", `leave points out, or set decay = "points"`},
-	{"optimizer.lr", "optimizer.points", func(c *Config) bool { return c.followsPoints() && c.Optimizer.LR != points.Peak(c.Optimizer.Points) },
-		": its largest rate is the peak", "leave lr out"},
+	{"optimizer.lr", "optimizer.points", func(c *Config) bool {
+		return c.followsPoints() && c.Optimizer.LR != points.Peak(c.Optimizer.Points)
+	}, ": its largest rate is the peak", "leave lr out"},
 	{"optimizer.min_lr", "optimizer.points", func(c *Config) bool {
 		return c.followsPoints() && c.Optimizer.MinLR != points.Least(c.Optimizer.Points)
 	}, ": its smallest rate is the floor", "leave min_lr out"},

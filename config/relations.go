@@ -217,7 +217,8 @@ func (c *checker) batch() {
 
 func (c *checker) optimizer() {
 	if c.clean("optimizer.decay", "optimizer.points") && c.Optimizer.Decay == stages.Points && len(c.Optimizer.Points) == 0 {
-		c.fail("optimizer.decay", `"points" needs optimizer.points`, "set it to pairs of a step and a rate, such as points = [[1, 0.001], [1000, 0.0]]")
+		c.fail("optimizer.decay", `"points" needs optimizer.points`,
+			"set it to pairs of a step and a rate, such as points = [[1, 0.001], [1000, 0.0]]")
 	}
 	if c.clean("optimizer.lr", "optimizer.min_lr") && c.Optimizer.MinLR > c.Optimizer.LR {
 		c.disagree("optimizer.min_lr", "optimizer.lr",

@@ -120,7 +120,7 @@ func drawConfig(t *rapid.T) *Config {
 		Optimizer: Optimizer{
 			Name:        rapid.SampledFrom([]string{"adamw", "sgd", "muon"}).Draw(t, "optimizer"),
 			LR:          rapid.Float64Range(1e-300, maxLR).Draw(t, "lr"),
-			Decay:       rapid.SampledFrom([]string{"cosine", "linear", "constant", "wsd", "cosine_restarts", "inverse_sqrt", "points"}).Draw(t, "decay"),
+			Decay:       rapid.SampledFrom(decays).Draw(t, "decay"),
 			Points:      rapid.Just([][2]float64{{1, rapid.Float64Range(1e-300, maxLR).Draw(t, "rate")}, {500, 0}}).Draw(t, "points"),
 			Beta1:       rate.Draw(t, "beta1"),
 			Beta2:       rate.Draw(t, "beta2"),

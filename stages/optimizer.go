@@ -201,8 +201,8 @@ func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low 
 }
 
 // updateFrom is updateOne from a state in float32.
-func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensorops.Tensor, state [2]tensorops.Tensor, g, low tensorops.Tensor,
-	clear bool) {
+func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensorops.Tensor, state [2]tensorops.Tensor,
+	g, low tensorops.Tensor, clear bool) {
 	o, decay := h.own, 0.0
 	u.LR *= h.lrScale
 	if h.param.Decay {

@@ -38,7 +38,8 @@ func (p *Plan) checkMuon() error {
 		return nil
 	}
 	if key != "optimizer.name" {
-		return c.Errorf(key, "\"muon\" has nothing to train: none of its weights is a trained hidden matrix of a language model; set name = \"adamw\"")
+		return c.Errorf(key, "\"muon\" has nothing to train: none of its weights "+
+			"is a trained hidden matrix of a language model; set name = \"adamw\"")
 	}
 	switch {
 	case !p.model.Config.Language():

@@ -27,8 +27,8 @@ func (p *Plan) checkOptimizerGroups() error {
 				case w.Frozen:
 					frozen = append(frozen, w.StoredName())
 				case taken && first != i:
-					return c.Errorf(groupKey(i, "match"), "%s matches %s, which is in [[optimizer.group]] %d, too; each weight may be in one group",
-						strictjson.Quote(pattern), strictjson.Quote(w.StoredName()), first+1)
+					return c.Errorf(groupKey(i, "match"), "%s matches %s, which is in [[optimizer.group]] %d, too; each weight may be in "+
+						"one group", strictjson.Quote(pattern), strictjson.Quote(w.StoredName()), first+1)
 				default:
 					owner[w], trained = i, true
 				}

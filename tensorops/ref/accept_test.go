@@ -282,7 +282,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindSGD: func(o operands, n, c int) { o.l.SGD(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.SGDOpts{}) },
 	tensorops.KindNarrowState: func(o operands, n, c int) {
 		o.l.NarrowState(o.tensor(tensorops.BFloat16, []int{n, c}), none, o.f(n, c), tensorops.NarrowStateOpts{Nearest: o.odd()})
-		o.l.NarrowState(o.tensor(tensorops.Uint8, []int{n, c}), o.f(o.number(tensorops.StateScales(n*c))), o.f(n, c), tensorops.NarrowStateOpts{Root: o.odd()})
+		o.l.NarrowState(o.tensor(tensorops.Uint8, []int{n, c}), o.f(o.number(tensorops.StateScales(n*c))), o.f(n, c),
+			tensorops.NarrowStateOpts{Root: o.odd()})
 	},
 	tensorops.KindWidenState: func(o operands, n, c int) {
 		o.l.WidenState(o.f(n, c), o.tensor(tensorops.BFloat16, []int{n, c}), none, false)

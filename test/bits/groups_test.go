@@ -67,8 +67,9 @@ func TestGroupsRefused(t *testing.T) {
 		group string
 		want  []string
 	}{
-		"no weight":     {`{match=["*.mpl.*"]}`, []string{"optimizer.group[1].match", `"*.mpl.*" matches no weight`, "wte.weight"}},
-		"two groups":    {`{match=["*.mlp.*"]}, {match=["*.h.0.*"]}`, []string{"optimizer.group[2].match", ".h.0.mlp.", "[[optimizer.group]] 1"}},
+		"no weight": {`{match=["*.mpl.*"]}`, []string{"optimizer.group[1].match", `"*.mpl.*" matches no weight`, "wte.weight"}},
+		"two groups": {`{match=["*.mlp.*"]}, {match=["*.h.0.*"]}`,
+			[]string{"optimizer.group[2].match", ".h.0.mlp.", "[[optimizer.group]] 1"}},
 		"only biases":   {`{match=["*.bias"], name="muon"}`, []string{"optimizer.group[1].name", "nothing to train"}},
 		"another group": {`{match=["*.mlp.*"], lr_scale=0.5}`, []string{"optimizer.group[1].lr_scale", "0.5", out}},
 	} {

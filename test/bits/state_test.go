@@ -19,7 +19,8 @@ var states = []struct {
 	parts []string // of a norm's state in a checkpoint, and their types
 }{
 	{"bfloat16, gpt2, tied", []string{"model.family=gpt2", "optimizer.state_dtype=bfloat16"}, []string{"m BF16", "v BF16"}},
-	{"int8, gpt2, tied", []string{"model.family=gpt2", "optimizer.state_dtype=int8"}, []string{"m U8", "m_scale F32", "v U8", "v_scale F32"}},
+	{"int8, gpt2, tied", []string{"model.family=gpt2", "optimizer.state_dtype=int8"},
+		[]string{"m U8", "m_scale F32", "v U8", "v_scale F32"}},
 	{"int8, phi3, muon", []string{"model.family=phi3", "model.kv_heads=2", "optimizer.name=muon", "optimizer.state_dtype=int8"},
 		[]string{"m U8", "m_scale F32", "v U8", "v_scale F32"}},
 	{"bfloat16, llama, sgd, frozen layers", []string{"model.family=llama", `model.freeze=["embed", "0"]`, "model.tie_embeddings=false",
@@ -41,7 +42,8 @@ func TestExactState(t *testing.T) {
 			c := openAt(t, want, end)
 			var parts []string
 			for _, name := range c.Optimizer().Names() {
-				if part, of, _ := strings.Cut(name, "."); strings.HasSuffix(of, "2.ln_1.weight") || strings.HasSuffix(of, "2.input_layernorm.weight") {
+				part, of, _ := strings.Cut(name, ".")
+				if strings.HasSuffix(of, "2.ln_1.weight") || strings.HasSuffix(of, "2.input_layernorm.weight") {
 					info, _ := c.Optimizer().Info(name)
 					parts = append(parts, part+" "+info.DType)
 				}
@@ -117,7 +119,7 @@ func TestStateConverted(t *testing.T) {
 	if testrun.SameState(t, plain, again, end); text != "" {
 		t.Errorf("a run that resumes without a change warns: %s", text)
 	}
-	for _, dtype := range []string{"bfloat16", "int8"} {
+	for dtype, stored := range map[string]string{"bfloat16": "BF16", "int8": "U8"} {
 		sets := append(slices.Clone(few), key+"="+dtype)
 		out, text := warned(sets, plain)
 		if !strings.Contains(text, `"float32"`) || !strings.Contains(text, `"`+dtype+`"`) {
@@ -132,8 +134,13 @@ func TestStateConverted(t *testing.T) {
 		if !strings.Contains(text, `"`+dtype+`"`) {
 			t.Errorf("from %s to float32 the warning is %q", dtype, text)
 		}
-		if d := math.Abs(lastLoss(t, wide) - lastLoss(t, narrow)); d == 0 || d > 0.02 {
+		if d := math.Abs(lastLoss(t, wide) - lastLoss(t, narrow)); d > 0.02 {
 			t.Errorf("from %s to float32 the last loss is %g, was %g", dtype, lastLoss(t, wide), lastLoss(t, narrow))
+		}
+		for _, c := range [][2]string{{out, stored}, {narrow, stored}, {wide, "F32"}} {
+			if info, _ := openAt(t, c[0], end).Optimizer().Info("m.transformer.wte.weight"); info.DType != c[1] {
+				t.Errorf("%s: a state has the type %s, want %s", dtype, info.DType, c[1])
+			}
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package points reads, writes and checks a table of points: pairs of a step and a learning rate, with a line between each two. Configurations
-// have it as a list, and the journal of a run as a text such as "1:0.001 500:0.0005".
+// Package points reads, writes and checks a table of points: pairs of a step and a learning rate, with a line between each two.
+// Configurations have it as a list, and the journal of a run as a text such as "1:0.001 500:0.0005".
 //
 // The package must not know what a rate is for.
 package points
@@ -29,7 +29,8 @@ func Check(all [][2]float64, maxStep, maxRate float64) error {
 		case step != math.Trunc(step) || !(step >= 1 && step <= maxStep):
 			return fmt.Errorf("point %d has the step %g: use whole steps from 1 to %.0f", i+1, step, maxStep)
 		case i > 0 && step <= all[i-1][0]:
-			return fmt.Errorf("point %d has the step %.0f after step %.0f: give the points in the order of their steps", i+1, step, all[i-1][0])
+			return fmt.Errorf("point %d has the step %.0f after step %.0f: give the points in the order of their steps", i+1, step,
+				all[i-1][0])
 		case !(rate >= 0 && rate <= maxRate):
 			return fmt.Errorf("point %d has the rate %g: use 0 to %g", i+1, rate, maxRate)
 		}
