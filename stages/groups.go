@@ -1,6 +1,9 @@
 package stages
 
-import "path"
+import (
+	"path"
+	"slices"
+)
 
 // Group gives the parameters whose names match a pattern their own settings. Those of no group have the Optimizer's.
 type Group struct {
@@ -11,16 +14,16 @@ type Group struct {
 	WeightDecay, Beta1, Beta2 float64
 }
 
-// Has reports whether the group has a parameter.
+// Has reports whether the group has a parameter. If checkpoints have it in several tensors, a pattern must match all of them.
 func (g *Group) Has(p *Param) bool {
-	for _, pattern := range g.Match {
-		for _, name := range []string{p.Name, p.StoredName()} {
-			if ok, err := path.Match(pattern, name); ok && err == nil {
-				return true
-			}
+	return slices.ContainsFunc(g.Match, func(pattern string) bool {
+		matches := func(name string) bool {
+			ok, err := path.Match(pattern, name)
+			return ok && err == nil
 		}
-	}
-	return false
+		return matches(p.Name) ||
+			!slices.ContainsFunc(p.StoredParts(), func(stored StoredPart) bool { return !matches(stored.Name) })
+	})
 }
 
 // of returns the settings of a parameter, without groups, and the factor of its learning rate.

@@ -11,8 +11,8 @@ import (
 	"github.com/troupe-ml/troupe/internal/testing/testrun"
 )
 
-// states are runs whose optimizer state is not float32: with tied weights, of Muon, with several parameters in one stored tensor, and of
-// SGD.
+// states are runs whose optimizer state is not float32: with tied weights, of Muon, with several parameters in one stored tensor, of
+// SGD, and with a parameter in several stored tensors.
 var states = []struct {
 	name  string
 	sets  []string
@@ -25,6 +25,8 @@ var states = []struct {
 		[]string{"m U8", "m_scale F32", "v U8", "v_scale F32"}},
 	{"bfloat16, llama, sgd, frozen layers", []string{"model.family=llama", `model.freeze=["embed", "0"]`, "model.tie_embeddings=false",
 		"optimizer.name=sgd", "optimizer.state_dtype=bfloat16"}, []string{"momentum BF16"}},
+	{"int8, qwen3_moe", []string{"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3",
+		"model.expert_ffn=24", "optimizer.state_dtype=int8"}, []string{"m U8", "m_scale F32", "v U8", "v_scale F32"}},
 }
 
 // TestExactState: a state in fewer bits is the same under every layout, and after a resume, and its losses are near those of float32.
