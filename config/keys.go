@@ -353,7 +353,7 @@ type Optimizer struct {
 	StateDType string `toml:"state_dtype"`
 	// Weight decay, of all weights except norms and biases. Default: 0.1.
 	WeightDecay float64 `toml:"weight_decay"`
-	// Decay of a moving average of the weights, in float32 beside them; 0: none. After each update the average is ema × itself +
+	// Decay of a moving average of the weights in float32; 0: none. After each update the average is ema × itself +
 	// (1 − ema) × the weights. --ema of engine export, generate, eval, serve and predict uses it. Default: 0.0.
 	EMA float64 `toml:"ema"`
 	// Clip the gradient to this global norm; 0: no clipping. Default: 1.0.
