@@ -25,6 +25,8 @@ var adapters = []struct {
 		[]string{"adapter.rank=2", "adapter.dora=true", "adapter.rank_pattern=q_proj=5", "adapter.save=lm_head"}, []string{"lm_head"}},
 	{"phi3, rslora", []string{"model.family=phi3", "model.kv_heads=2"}, []string{"adapter.rank=4", "adapter.rslora=true",
 		`adapter.targets=["qkv_proj", "down_proj"]`}, nil},
+	{"qwen3_moe, experts frozen in bfloat16", []string{"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=4",
+		"model.expert_ffn=32"}, []string{"adapter.rank=2", "model.frozen_dtype=int8"}, nil},
 }
 
 // TestAdapter: a run with an adapter has the same bits under every layout, with ZeRO, and after a resume. Its checkpoints have the
