@@ -154,6 +154,27 @@ func (r *referenceModel) close() {
 	}
 }
 
+// checkMemory checks that the whole model and a microbatch fit the memory.
+func (r *referenceModel) checkMemory(dev device.Device, o stages.Options) error {
+	m, b, t := r.plan.Model(), r.cfg.Batch.Microbatch, r.cfg.Model.Context
+	dry := tensorops.NewDryStream()
+	st, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
+	if err != nil {
+		return err
+	}
+	l, ids := dry.NewList(), make([]int32, b*t)
+	st.Forward(l, 0, &stages.Microbatch{Sequences: b, Positions: t, Tokens: ids, Targets: ids})
+	if err := tensorops.Run(dry, l); err != nil {
+		return err
+	}
+	if need, free := float64(dry.Memory().Taken), device.FreeBytes(dev); free > 0 && need > float64(free) {
+		return r.cfg.Errorf("preference.loss", "%w: the reference model is computed by this process alone and needs %s, but this machine "+
+			"has %s free; free memory, or use orpo or simpo, which need no reference model", plan.ErrMemory, plan.GiB(need),
+			plan.GiB(float64(free)))
+	}
+	return nil
+}
+
 // logProbabilities computes those of the answers to train on, or to validate on.
 func (r *referenceModel) logProbabilities(ctx context.Context, validation bool) ([]float64, error) {
 	feed := r.data.AnswerFeed(validation, r.cfg.Model.Context)
@@ -170,6 +191,9 @@ func (r *referenceModel) logProbabilities(ctx context.Context, validation bool) 
 	plan.SetPrecision(&o, r.cfg)
 	o.LowWeights = o.BF16
 	m := r.plan.Model()
+	if err := r.checkMemory(dev, o); err != nil {
+		return nil, err
+	}
 	logp := make([]float64, feed.Windows)
 	pass := forward.Pass{Device: dev, Data: feed.Source, Context: feed.Context, Microbatch: r.cfg.Batch.Microbatch,
 		Build: func(s tensorops.Stream) (actors.Compute, error) {
