@@ -68,6 +68,9 @@ func (c *checker) preference() {
 	refuse("data.stream", c.Data.Stream, "cannot be combined with data.stream", "leave stream out")
 	refuse("model.mtp_layers", c.Model.MTPLayers > 0, "cannot be combined with multi-token prediction ("+c.say("model.mtp_layers")+")",
 		"leave mtp_layers out")
+	refuse("model.aux_loss_weight", c.Model.Experts > 0 && c.Model.AuxLossWeight > 0,
+		fmt.Sprintf("cannot be combined with the balance loss of experts, but %s", c.say("model.aux_loss_weight")),
+		"set aux_loss_weight = 0.0")
 	if c.Documents() && len(c.Data.Source) > 0 {
 		c.fail("preference.loss", quoted(c.Preference.Loss)+" cannot be combined with [[data.source]]", "name all files in data.train")
 	}

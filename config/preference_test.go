@@ -41,6 +41,7 @@ func TestPreference(t *testing.T) {
 		"preference.loss = 'dpo'\ndata.stream = true":                           "cannot be combined with data.stream",
 		"preference.loss = 'dpo'\n[[eval]]\nname = 'x'\nfiles = ['x.jsonl']":    "cannot be combined with [[eval]]",
 		"preference.loss = 'dpo'\n[[data.source]]\nname = 'x'\nfiles = ['x.x']": "cannot be combined with [[data.source]]",
+		"preference.loss = 'dpo'\nmodel.family = 'mixtral'":                     "set aux_loss_weight = 0.0",
 		"preference.loss = 'dpo'\ndata.format = 'text'":                         "needs documents with answers",
 	} {
 		head := "data.train = ['a.jsonl']\n"

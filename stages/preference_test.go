@@ -265,6 +265,11 @@ func TestPreferenceRefusals(t *testing.T) {
 		stages.ErrModel) {
 		t.Errorf("multi-token prediction: %v", err)
 	}
+	experts := stages.Config{Family: stages.Mixtral, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 9, Context: 5, Vocab: 7,
+		RopeTheta: 100, Experts: stages.ExpertConfig{Count: 2, PerToken: 1, Width: 9, Renormalize: true, AuxLossWeight: 0.1}}
+	if err := newModel(t, experts).CheckPreference(); !errors.Is(err, stages.ErrModel) {
+		t.Errorf("a balance loss: %v", err)
+	}
 	for _, fields := range [][]tensorops.Array{nil, {{Shape: []int{3, 2}, Double: make([]float64, 6)}}} {
 		mb := preferred(preferenceModels["gpt2"], o.Preference, 1, 4, 4)[0]
 		mb.Fields = fields
