@@ -225,6 +225,11 @@ func TestArgs(t *testing.T) {
 	l.CrossEntropyJoin(join.Stats, join.LSE, join.Parts, join.Targets, join.Logits, join.VocabSlice, join.CrossEntropyOpts)
 	recorded(c, KindCrossEntropyJoin, (*Op).CrossEntropyJoin, join)
 
+	distill := DistillArgs{Stats: d(DistillStats), Logits: f(4, 9), Targets: ids(4), IDs: ids(4, 3), LogP: f(4, 4),
+		DistillOpts: DistillOpts{Grad: f(4, 9), Scale: 0.5, Temperature: 2, Weight: 0.25, Reverse: true}}
+	l.Distill(distill.Stats, distill.Logits, distill.Targets, distill.IDs, distill.LogP, distill.DistillOpts)
+	recorded(c, KindDistill, (*Op).Distill, distill)
+
 	square := SquaredNormArgs{Out: d(1), X: f(2)}
 	l.SquaredNorm(square.Out, square.X)
 	recorded(c, KindSquaredNorm, (*Op).SquaredNorm, square)

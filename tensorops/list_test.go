@@ -156,6 +156,16 @@ func TestListErrors(t *testing.T) {
 		{"a gradient without logits", func() {
 			l.CrossEntropyJoin(d(2), d(4), d(16), i(4), none, tensorops.VocabSlice{Vocab: 9}, tensorops.CrossEntropyOpts{Grad: f(4, 9)})
 		}},
+		{"more ids than a vocabulary", func() {
+			l.Distill(d(3), f(4, 2), i(4), i(4, 3), f(4, 4), tensorops.DistillOpts{Temperature: 1})
+		}},
+		{"no log-probability of the others", func() {
+			l.Distill(d(3), f(4, 9), i(4), i(4, 3), f(4, 3), tensorops.DistillOpts{Temperature: 1})
+		}},
+		{"a temperature of 0", func() { l.Distill(d(3), f(4, 9), i(4), i(4, 3), f(4, 4), tensorops.DistillOpts{}) }},
+		{"a weight above 1", func() {
+			l.Distill(d(3), f(4, 9), i(4), i(4, 3), f(4, 4), tensorops.DistillOpts{Temperature: 1, Weight: 2})
+		}},
 		{"columns to fill", func() { l.Fill(columns(2, 3), 0) }},
 		{"another shape", func() { l.Copy(f(2, 3), f(3, 2)) }},
 		{"another shape", func() { l.PeerCopy(f(2, 3), f(3, 2)) }},

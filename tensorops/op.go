@@ -63,6 +63,7 @@ const (
 	KindCrossEntropy
 	KindCrossEntropyPart
 	KindCrossEntropyJoin
+	KindDistill
 	KindFill
 	KindCopy
 	KindPeerCopy
@@ -133,6 +134,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits rowScale"},
 	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
 	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits rowScale"},
+	KindDistill:              {"distill", "stats logits targets ids logp dlogits"},
 	KindFill:                 {"fill", "t"},
 	KindCopy:                 {"copy", "dst src"},
 	KindPeerCopy:             {"peer_copy", "dst src"},

@@ -35,7 +35,7 @@ func lossCases() []Case {
 		}
 		return logits, targets
 	}
-	return eitherType([]Case{
+	return eitherType(append(distillCases(), []Case{
 		{"cross_entropy/shapes", tensorops.KindCrossEntropy, func(b *builder) {
 			for _, s := range losses {
 				logits, targets := inputs(b, s.n, s.v, s.masked, s.deviation)
@@ -144,7 +144,7 @@ func lossCases() []Case {
 				}
 			}
 		}},
-	})
+	}...))
 }
 
 // factors are factors of n rows of a gradient, of both signs, and 0.

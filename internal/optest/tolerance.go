@@ -78,5 +78,6 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindCrossEntropy:         4,
 	tensorops.KindCrossEntropyPart:     4,
 	tensorops.KindCrossEntropyJoin:     4,
+	tensorops.KindDistill:              16, // logits over the temperature are rounded
 	tensorops.KindAdamW:                8,
 }

@@ -178,6 +178,8 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.parallel(a.Logits.Rows(), max(1, heavyGrain/a.Logits.Cols()), crossEntropyPart)
 	case tensorops.KindCrossEntropyJoin:
 		return x.crossEntropyJoin()
+	case tensorops.KindDistill:
+		return x.distill()
 	case tensorops.KindFill:
 		return x.fill()
 	case tensorops.KindCopy, tensorops.KindPeerCopy:

@@ -270,6 +270,11 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.CrossEntropyJoin(o.d(2), o.d(n), o.d(2*n, tensorops.LossParts), o.i(n), o.f(n, c),
 			tensorops.VocabSlice{First: o.number(2), Vocab: c + 2}, tensorops.CrossEntropyOpts{Grad: o.f(n, c), Scale: 1, RowScale: o.d(n)})
 	},
+	tensorops.KindDistill: func(o operands, n, c int) {
+		k := 1 + o.size("k")%max(c, 1)
+		o.l.Distill(o.d(tensorops.DistillStats), o.f(n, c), o.i(n), o.i(n, k), o.f(n, k+1),
+			tensorops.DistillOpts{Grad: o.f(n, c), Scale: 1, Temperature: 1, Weight: 1})
+	},
 	tensorops.KindFill:        func(o operands, n, c int) { o.l.Fill(o.f(n, c), 0) },
 	tensorops.KindCopy:        func(o operands, n, c int) { o.l.Copy(o.f(n, c), o.f(n, c)) },
 	tensorops.KindPeerCopy:    func(o operands, n, c int) { o.l.PeerCopy(o.f(n, c), o.f(n, c)) },

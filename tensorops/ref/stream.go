@@ -200,6 +200,8 @@ func compute(op *tensorops.Op) error {
 		return crossEntropyPart(op)
 	case tensorops.KindCrossEntropyJoin:
 		crossEntropyJoin(op)
+	case tensorops.KindDistill:
+		return distill(op)
 	case tensorops.KindSquaredNorm:
 		squaredNorm(op)
 	case tensorops.KindAdamW:
