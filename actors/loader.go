@@ -165,7 +165,7 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 			return nil, fmt.Errorf("%v data of step %d, sequence %d: %w", m.Phase, m.Step, first+i, err)
 		}
 	}
-	if err := b.fillReference(data, m, first, count); err != nil {
+	if err := b.fillFurther(data, m, first, length); err != nil {
 		b.Release()
 		return nil, fmt.Errorf("%v data of step %d, sequences %d to %d: %w", m.Phase, m.Step, first, first+count-1, err)
 	}
@@ -173,11 +173,20 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	return b, nil
 }
 
-// fillReference fills in stages.ReferenceField if it is requested.
-func (b *Batch) fillReference(data Source, m *DataRequest, first, count int) error {
-	if len(m.Fields) == 0 {
+// fillFurther fills in what a loss needs beside tokens and targets: what a reference model or a teacher says.
+func (b *Batch) fillFurther(data Source, m *DataRequest, first int, length func(int) int) error {
+	taught, ok := data.(TaughtSource)
+	switch {
+	case len(m.Fields) == 0 || m.wantsTeacher() && m.Phase == event.Eval:
 		return nil
+	case m.wantsTeacher() && ok:
+		return b.fillTeacher(taught, m, first, length)
 	}
+	return b.fillReference(data, m, first, b.Sequences)
+}
+
+// fillReference fills in stages.ReferenceField.
+func (b *Batch) fillReference(data Source, m *DataRequest, first, count int) error {
 	source, ok := data.(ReferencedSource)
 	if !ok || len(m.Fields) > 1 || m.Fields[0] != stages.ReferenceField {
 		return fmt.Errorf("%w: the data have tokens, but not the fields %q", ErrSpec, m.Fields)
@@ -245,7 +254,7 @@ func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
 	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions}
 	blank(b.Tokens, b.Targets)
 	alone(b.Starts, 0)
-	if len(m.Fields) > 0 {
+	if len(m.Fields) > 0 && !m.wantsTeacher() {
 		b.Fields = []tensorops.Array{tensorops.NewArray(tensorops.Float64, []int{1, 2})}
 	}
 	b.keep(m)

@@ -57,6 +57,7 @@ func (c *Config) setDefaults() {
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3, AuxLossWeight: 0.001,
 		FrozenDType: FrozenAuto}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
+	c.Distill = Distill{Loss: stages.ForwardKL, Temperature: 1, TopK: 64, Weight: 1}
 	c.Preference = Preference{Gamma: 0.5, DesirableWeight: 1, UndesirableWeight: 1}
 	c.Data = Data{ValSplit: "blocks", Tokenizer: "bytes", Format: "text", TooLong: "cut", Packing: PackNone, Split: "train",
 		ShuffleWindow: defaultShuffleWindow, InvalidUTF8: UTF8OrRefuse,

@@ -25,6 +25,7 @@ var other = map[string]string{
 	"adapter.dora":   "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
 	"preference.loss": "dpo", "preference.beta": "0.5", "preference.label_smoothing": "0.1", "preference.gamma": "0.7",
 	"preference.desirable_weight": "2", "preference.undesirable_weight": "2",
+	"distill.from": "x", "distill.loss": "reverse_kl", "distill.temperature": "2", "distill.top_k": "8", "distill.weight": "0.5",
 	"model.stack": "mse", "model.options": "", // a family takes them that a program registers
 	"data.label": "y", "data.features": "y", "data.targets": "y", "data.labels": "y", "data.val_labels": "y", "data.header": "false",
 	"data.separator": ";",
@@ -105,6 +106,10 @@ func TestDiffAndResume(t *testing.T) {
 		case "data.too_long", "data.chat_template", "data.fields", "data.packing",
 			"data.split", "data.eval_split", "data.subset", "data.stream":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
+		case "distill.from":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents")
+		case "distill.loss", "distill.temperature", "distill.top_k", "distill.weight":
+			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "distill.from=y")
 		case "preference.loss", "preference.beta", "preference.label_smoothing":
 			base = parse(t, "data.train = ['a.jsonl']", "data.format=documents", "batch.microbatch=4")
 			if key != "preference.loss" {

@@ -76,6 +76,11 @@ var idleKeys = []idleKey{
 	{"preference.desirable_weight", "preference.loss", notLoss(stages.KTO), "", `leave desirable_weight out, or set loss = "kto"`},
 	{"preference.undesirable_weight", "preference.loss", notLoss(stages.KTO), "", `leave undesirable_weight out, or set loss = "kto"`},
 
+	{"distill.temperature", "distill.from", noTeacher, distillIsOff, distillHint},
+	{"distill.loss", "distill.from", noTeacher, distillIsOff, distillHint},
+	{"distill.top_k", "distill.from", noTeacher, distillIsOff, distillHint},
+	{"distill.weight", "distill.from", noTeacher, distillIsOff, distillHint},
+
 	{"data.tokenizer", "data.format", notText, ", which is not text", "leave tokenizer out"},
 	{"data.val_split", "data.format", notText, ": the seed chooses the validation samples", "leave val_split out"},
 	{"data.label", "data.format", isText, "", ofSamples("label")},

@@ -17,6 +17,8 @@ type Config struct {
 	Adapter Adapter `toml:"adapter"`
 	// Learning from preferences: which of two answers is better, or whether an answer is good.
 	Preference Preference `toml:"preference"`
+	// A teacher: a larger model from which this one learns the probabilities of tokens.
+	Distill Distill `toml:"distill"`
 	// The data: files, their format, and the tokenizer.
 	Data Data `toml:"data"`
 	// A further validation set, with a loss of its own. There may be several.
@@ -197,6 +199,22 @@ type Preference struct {
 	DesirableWeight float64 `toml:"desirable_weight"`
 	// kto: weight of the loss of other answers. Default: 1.0.
 	UndesirableWeight float64 `toml:"undesirable_weight"`
+}
+
+// Distill is the section [distill].
+type Distill struct {
+	// The teacher: a Hugging Face directory, a GGUF file or a run's folder, with the model's tokenizer. Before the first step, one pass
+	// over the training data computes its most likely tokens, which the run's folder keeps. The data are documents with prompts.
+	// Default: "".
+	From string `toml:"from"`
+	// The divergence from the teacher p to the model q: "forward_kl", KL(p‖q), or "reverse_kl", KL(q‖p). Default: "forward_kl".
+	Loss string `toml:"loss"`
+	// Divides the logits of both before the divergence, which is multiplied by its square. Default: 1.0.
+	Temperature float64 `toml:"temperature"`
+	// Most likely tokens of the teacher at each position; all others count as one. A position takes 8 bytes for each. Default: 64.
+	TopK int `toml:"top_k"`
+	// Weight of the divergence in the loss; the rest is that of the cross-entropy with the data. Default: 1.0.
+	Weight float64 `toml:"weight"`
 }
 
 // Data is the section [data]. Keys for data other than text are described in package data/samples, as Options.

@@ -36,7 +36,9 @@ const (
 	MaxMTPLayers           = 1 << 8
 	maxMTPWeight           = 1e6
 	maxAdapterAlpha        = 1e6
-	maxPreference          = 1e3 // beta, gamma and weights of [preference]
+	maxTeacherTokens       = 1 << 10 // distill.top_k
+	maxSoftening           = 100     // distill.temperature
+	maxPreference          = 1e3     // beta, gamma and weights of [preference]
 	maxSequences           = 1 << 20
 	maxStepTokens          = 1 << 26 // batch.sequences × model.context
 	maxOptions             = 256     // entries of model.stack and model.options

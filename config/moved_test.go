@@ -7,7 +7,7 @@ import (
 
 // pathsOf are keys whose values may be paths, with a value that is one, relative.
 var pathsOf = map[string]string{
-	"run.out": "runs/x", "model.from": "m/x", "adapter.from": "a/x", "data.train": "d/*.txt", "data.val": "d/v.txt",
+	"run.out": "runs/x", "model.from": "m/x", "adapter.from": "a/x", "distill.from": "m/t", "data.train": "d/*.txt", "data.val": "d/v.txt",
 	"data.tokenizer":     "t/tokenizer.json",
 	"data.chat_template": "t/chat.jinja",
 	"data.labels":        "l/a", "data.val_labels": "l/b",

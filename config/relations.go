@@ -45,6 +45,7 @@ func (c *Config) checkRelations(suspect map[string]bool, errs Errors) Errors {
 	k.experts()
 	k.adapter()
 	k.preference()
+	k.distill()
 	k.data()
 	k.evals()
 	k.sources()

@@ -110,6 +110,7 @@ func drawConfig(t *rapid.T) *Config {
 			StatsEvery: count.Draw(t, "stats_every"), SampleTokens: rapid.IntRange(1, maxSampleTokens).Draw(t, "sample_tokens"),
 			SamplePrompt: text.Draw(t, "sample_prompt"), SampleTemperature: rapid.Float64Range(0, maxTemperature).Draw(t, "sample_temperature"),
 		},
+		Distill: Distill{Loss: "forward_kl", Temperature: 1, TopK: 64, Weight: 1},
 		Data: Data{TooLong: "cut", Packing: PackNone, Split: "train", ShuffleWindow: defaultShuffleWindow, InvalidUTF8: "refuse",
 			SpecialTokens: rapid.SampledFrom([]string{SpecialAsTokens, SpecialAsText}).Draw(t,
 				"special_tokens"),

@@ -96,6 +96,12 @@ var schema = []field{
 	{key: "preference.desirable_weight", example: "1.0", unit: "factor", check: number(0, maxPreference), aside: true},
 	{key: "preference.undesirable_weight", example: "1.0", unit: "factor", check: number(0, maxPreference), aside: true},
 
+	{key: "distill.from", example: `"models/large"`, check: textUpTo(maxPathBytes), path: true, aside: true},
+	{key: "distill.loss", example: `"reverse_kl"`, check: among(stages.ForwardKL, stages.ReverseKL), aside: true},
+	{key: "distill.temperature", example: "2.0", unit: noUnit, check: numberAbove(0, maxSoftening), aside: true},
+	{key: "distill.top_k", example: "64", unit: "tokens", check: whole(1, maxTeacherTokens), aside: true},
+	{key: "distill.weight", example: "0.5", unit: "fraction", check: numberAbove(0, 1), aside: true},
+
 	{key: "data.train", example: `["data/*.txt"]`, check: patterns, path: true, free: true, basic: true},
 	{key: "data.val", example: `["data/val.txt"]`, check: patterns, path: true, free: true},
 	{key: "data.val_fraction", example: "0.1", unit: "fraction", check: numberBelow(0, 1)},

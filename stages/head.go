@@ -96,9 +96,14 @@ func (h *head) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
 	if c.mb.Train {
 		s.dn = c.AllocLike(s.n)
 	}
-	if p := c.stage.opts.Preference; p != nil {
-		h.answers(c, s, p)
-	} else {
+	switch o := &c.stage.opts; {
+	case o.Preference != nil:
+		h.answers(c, s, o.Preference)
+	case c.teaches():
+		h.teach(c, s, o.Distill)
+	case c.taught():
+		h.distilled(c, s, o.Distill)
+	default:
 		h.tokens(c, s)
 	}
 	if c.mb.Train {

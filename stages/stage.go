@@ -83,6 +83,8 @@ type Options struct {
 	Data DataParallel
 	// Preference replaces the loss of a language model; nil: it does not.
 	Preference *Preference
+	// Distill adds a teacher to the loss of a language model; nil: there is none.
+	Distill *Distill
 	// NoOverlap waits for each collective where it starts, to measure the gain of overlapping.
 	NoOverlap bool
 }
@@ -169,6 +171,9 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 	m, err := m.shard(o.Tensor)
 	if err == nil && o.Preference != nil {
 		err = m.CheckPreference()
+	}
+	if err == nil && o.Distill != nil {
+		err = m.checkDistill(o)
 	}
 	if err != nil {
 		return nil, err
@@ -336,11 +341,14 @@ func (s *Stage) NeedsTargets(chunk int) bool {
 }
 
 // Fields returns the fields of the data that a chunk's layers read. A language model reads tokens and targets; only the loss of a
-// Preference may read ReferenceField.
+// Preference may read ReferenceField, and that of a Distill TeacherIDs and TeacherLogP.
 func (s *Stage) Fields(chunk int) []string {
 	c := s.chunks[chunk]
 	if s.opts.Preference.NeedsReference() && c.computesLoss {
 		return []string{ReferenceField}
+	}
+	if s.opts.Distill != nil && !s.opts.Inference && c.computesLoss {
+		return []string{TeacherIDs, TeacherLogP}
 	}
 	return c.fields
 }
@@ -397,6 +405,9 @@ func (s *Stage) Report(chunk, index int) Report {
 func (s *Stage) reportOf(f *inFlight) (r Report) {
 	if s.opts.Preference != nil {
 		return f.head().judged
+	}
+	if d := s.opts.Distill; d != nil && f.mb.Train {
+		return f.head().distillReport(d)
 	}
 	r.Sum, r.Targets = f.head().sum(0)
 	if mtp := s.mtpLoss(f); mtp != 0 { // weighted like the microbatch's own loss

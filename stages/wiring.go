@@ -232,6 +232,9 @@ func (f *inFlight) upload(p *pass, c *chunk) {
 	f.tokens, f.targets = p.tokens, p.targets
 	f.uploadStarts(p, c)
 	names := p.stage.Fields(c.number)
+	if p.stage.opts.Distill != nil && !f.mb.Train { // a validation has no teacher
+		names, f.mb.Fields = nil, nil
+	}
 	if len(f.mb.Fields) != len(names) {
 		p.Fail(fmt.Errorf("%w: chunk %d reads the fields %q of the data, but got %d fields for microbatch %d", ErrInput, c.number, names,
 			len(f.mb.Fields), f.mb.Index))

@@ -57,6 +57,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
 		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
+	options.Distill = nil // measured microbatches have no teacher
 	var updates []float64
 	var first *sample
 	for _, sequences := range microbatches {

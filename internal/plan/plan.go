@@ -77,7 +77,8 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 		logits = logitsOnGPU
 	}
 	o := stages.Options{Seed: c.Run.Seed, Optimizer: Optimizer(c), StepTokens: c.Batch.Sequences * c.Model.Context, Logits: logits,
-		NoOverlap: !c.Parallel.Overlap, Preference: c.PreferenceLoss()}
+		NoOverlap: !c.Parallel.Overlap, Preference: c.PreferenceLoss(),
+		Distill: c.Distillation()}
 	SetPrecision(&o, c)
 	if o.BF16 && gpu {
 		o.Logits *= 2
@@ -148,6 +149,9 @@ func (p *Plan) make(sizes stages.Config) error {
 		return cfg.Errorf("model.freeze", "%w", err)
 	}
 	p.model = model
+	if k, vocab := cfg.Distill.TopK, model.Config.Vocab; cfg.Distillation() != nil && k > vocab {
+		return cfg.Errorf("distill.top_k", "%d tokens of a vocabulary of %d; use %[2]d or fewer", k, vocab)
+	}
 	if err := p.checkPacking(); err != nil {
 		return err
 	}

@@ -122,6 +122,9 @@ func (p *Plan) Digest() [sha256.Size]byte {
 	if l := p.cfg.PreferenceLoss(); l != nil {
 		fmt.Fprintf(h, "%+v\n", *l)
 	}
+	if d := p.cfg.Distillation(); d != nil {
+		fmt.Fprintf(h, "%+v\n", *d)
+	}
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())
 	}

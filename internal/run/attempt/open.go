@@ -45,7 +45,7 @@ func (a *Attempt) open(ctx context.Context) (err error) {
 	if err := a.describe(); err != nil {
 		return err
 	}
-	return a.readReference(ctx)
+	return errors.Join(a.readReference(ctx), a.readTeacher(ctx))
 }
 
 // openFolder opens the run's folder and the checkpoint that the run begins or resumes from.

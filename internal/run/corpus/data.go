@@ -36,6 +36,7 @@ type Data struct {
 	Documents                *event.Documents // what is trained on; nil: no documents that are learned in part
 	conversations            bool             // documents are rendered with the chat template
 	Reference                *Reference       // of answers; nil: the loss needs none
+	Teacher                  *Teacher         // of TrainRecords; nil: there is none
 	parts                    []*part          // in place of Train and TrainRecords: sources, or a stream
 	mix                      *mixture         // of parts
 	names                    int              // of special tokens in texts that were encoded now
@@ -60,6 +61,9 @@ func (c *Data) Close() error {
 		if p.train != nil {
 			errs = append(errs, p.train.Close())
 		}
+	}
+	if c.Teacher != nil && c.Teacher.Tokens != nil {
+		errs = append(errs, c.Teacher.Tokens.Close())
 	}
 	if c.Samples != nil && c.Samples.Stream != nil {
 		errs = append(errs, c.Samples.Stream.Close())

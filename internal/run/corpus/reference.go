@@ -15,9 +15,14 @@ import (
 type Reference struct{ Train, Val []float64 }
 
 // AnswersDigest returns a hash of all answers, by which their log-probabilities are known.
-func (c *Data) AnswersDigest() (string, error) {
+func (c *Data) AnswersDigest() (string, error) { return digestOf(c.TrainRecords, c.ValRecords) }
+
+// RecordsDigest returns a hash of the records to train on, by which a teacher's tokens are known.
+func (c *Data) RecordsDigest() (string, error) { return digestOf(c.TrainRecords) }
+
+func digestOf(all ...*data.Records) (string, error) {
 	h := sha256.New()
-	for _, r := range []*data.Records{c.TrainRecords, c.ValRecords} {
+	for _, r := range all {
 		if err := binary.Write(h, binary.LittleEndian, int64(r.Len())); err != nil {
 			return "", err
 		}
@@ -47,6 +52,9 @@ func (c *Data) AnswerFeed(validation bool, context int) Feed {
 	}
 	return Feed{Source: &recordSource{val: r, windows: all}, Context: context, Windows: len(all)}
 }
+
+// TrainFeed returns a feed that reads each record to train on once.
+func (c *Data) TrainFeed(context int) Feed { return c.AnswerFeed(false, context) }
 
 // answerSource feeds the loader with pairs of answers. Sequences 2k and 2k+1 of the run are a pair.
 type answerSource struct {

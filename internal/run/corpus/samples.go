@@ -171,7 +171,14 @@ func feedOf(c *Data, cfg *config.Config, step int64, evalWindows int) (Feed, err
 			return answerFeed(c, cfg, evalWindows), nil
 		}
 		s := newRecordSource(c, cfg, evalWindows)
-		return Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}, nil
+		f := Feed{Source: s, Context: cfg.Model.Context, Windows: len(s.windows), Epoch: int64(s.train.Len())}
+		if cfg.Distillation() != nil {
+			f.Source = c.taughtSource(cfg, s)
+		}
+		return f, nil
+	}
+	if cfg.Distillation() != nil {
+		return Feed{}, cfg.Errorf("distill.from", "%w", errNoRecords)
 	}
 	s, err := newSource(c, cfg, evalWindows)
 	if err != nil {

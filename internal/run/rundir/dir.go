@@ -137,7 +137,8 @@ func (d *Dir) ownKind(e fs.DirEntry) error {
 			return nil
 		}
 		kind = "folder"
-	case ConfigFile, MetricsFile, TraceFile, EventsFile, StatsFile, SamplesFile, ChangesFile, AdapterFile, ReferenceFile,
+	case ConfigFile, MetricsFile, TraceFile, EventsFile, StatsFile, SamplesFile, ChangesFile, AdapterFile, ReferenceFile, TeacherFile,
+		TeacherTokensFile,
 		checkpoint.LockName:
 		if e.Type().IsRegular() {
 			return nil

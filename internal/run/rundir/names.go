@@ -20,14 +20,17 @@ const (
 	TrainerFile   = "trainer.json"
 	ModelFile     = "config.json"
 	TokensFile    = "tokenizer.json"
-	AdapterFile   = "adapter.json"              // of a run or a checkpoint without the frozen weights: see Adapted
-	SocketFile    = ".socket"                   // at which the run listens: see package control
-	TokenDir      = "tokens"                    // folder of the run's texts as token ids
-	TokenSuffix   = ".ids"                      // of the files in it, ids of a whole text
-	LogSuffix     = ".log"                      // ids of a stream, as far as it was read
-	IndexSuffix   = ".index"                    // the documents in them
-	ReferenceFile = "reference.json"            // log-probabilities of a reference model: see Reference
-	ProbePrefix   = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
+	AdapterFile   = "adapter.json"   // of a run or a checkpoint without the frozen weights: see Adapted
+	SocketFile    = ".socket"        // at which the run listens: see package control
+	TokenDir      = "tokens"         // folder of the run's texts as token ids
+	TokenSuffix   = ".ids"           // of the files in it, ids of a whole text
+	LogSuffix     = ".log"           // ids of a stream, as far as it was read
+	IndexSuffix   = ".index"         // the documents in them
+	ReferenceFile = "reference.json" // log-probabilities of a reference model: see Reference
+	// TeacherFile describes TeacherTokensFile, which has a teacher's tokens: see Teacher.
+	TeacherFile       = "teacher.json"
+	TeacherTokensFile = "teacher.bin"
+	ProbePrefix       = folder.TmpPrefix + "probe-" // of files by which workers show that they see the folder
 )
 
 // IsTokenFile reports whether a file in TokenDir is one of token ids, whole or not finished.
