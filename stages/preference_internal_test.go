@@ -30,7 +30,8 @@ func plainLoss(p Preference, w, l answer, kl float64) float64 {
 	case DPO:
 		return smooth(p.Beta*(w.logp-w.reference) - p.Beta*(l.logp-l.reference))
 	case IPO:
-		return math.Pow((w.logp-w.reference)/w.tokens-(l.logp-l.reference)/l.tokens-1/(2*p.Beta), 2)
+		d := (w.logp-w.reference)/w.tokens - (l.logp-l.reference)/l.tokens - 1/(2*p.Beta)
+		return d * d
 	case ORPO:
 		return -w.logp/w.tokens - p.Beta*math.Log(s(math.Log(odds(w)/odds(l))))
 	case SimPO:

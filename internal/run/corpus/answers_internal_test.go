@@ -32,7 +32,7 @@ func answerReader(t testing.TB, loss string) *documentReader {
 func show(d data.Document) string {
 	var b strings.Builder
 	for i, id := range d.IDs {
-		text := string(rune(id))
+		text := string(id)
 		if d.Learn[i] {
 			text = strings.ToUpper(text)
 		}
