@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/base/registry"
 )
 
 // TestSubmittedUnknown: the error tells names that only the client's program has registered from unknown names.
@@ -18,7 +20,8 @@ func TestSubmittedUnknown(t *testing.T) {
 		not        string
 	}{
 		{"it is the client's", []string{"layer other", "schedule mine"},
-			`your program has registered schedule mine; the coordinator's has not (it has registered nothing). Use the same program for both`,
+			fmt.Sprintf("your program has registered schedule mine; the coordinator's has not (it has registered %s). Use the same program for both",
+				registry.List(registry.Names())), // those of this test's packages
 			"other"},
 		{"nobody knows it", []string{"schedule other"}, "use one of none, gpipe", "other"},
 		{"a client that says nothing", nil, "use one of none, gpipe", "registered"},
