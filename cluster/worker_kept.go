@@ -58,15 +58,6 @@ func (w *membership) keep(p *part, ranks int) {
 	}
 }
 
-// dropKept closes what the membership keeps.
-func (w *membership) dropKept(why string) {
-	w.mu.Lock()
-	k := w.kept
-	w.kept = nil
-	w.mu.Unlock()
-	k.close(why)
-}
-
 // takeKept returns what this worker has kept of the attempt that an assignment continues; nil: it gets its ranks from elsewhere. Anything
 // else that was kept is closed.
 func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {

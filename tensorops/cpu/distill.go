@@ -82,13 +82,12 @@ func distillRows(x *exec, lo, hi int) {
 		}
 		hard, soft := a.Scale*(1-a.Weight), a.Scale*a.Weight*a.Temperature
 		out := x.room(grad, to, to+v)
-		switch {
-		case a.Temperature == 1: // both have the same exponentials
+		if a.Temperature == 1 { // both have the same exponentials
 			gradOf(x, out, scaled, others, hard*math.Exp(others-norm)+soft*rest)
 			for i, id := range ids {
 				out[id] = float32(hard*math.Exp(known[i].logq) + soft*known[i].slope)
 			}
-		default:
+		} else {
 			gradOf(x, scaled, scaled, others, soft*rest)
 			for i, id := range ids {
 				scaled[id] = float32(soft * known[i].slope)

@@ -133,7 +133,7 @@ func routeGrad(x *exec, lo, hi int) {
 			}
 			return d, j
 		}
-		inner, d := 0.0, 0.0
+		var inner, d float64
 		if !a.Sigmoid {
 			for e, j := 0, 0; e < width; e++ {
 				d, j = of(e, j)
