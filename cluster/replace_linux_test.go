@@ -20,7 +20,7 @@ func TestReplace(t *testing.T) {
 		name string
 		sets []string
 	}{
-		{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2", "run.eval_every=8"}},
+		{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2", "run.eval_every=8", "optimizer.ema=0.9"}},
 		{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}},
 		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}},
 		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}},

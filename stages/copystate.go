@@ -18,12 +18,17 @@ func (s *Stage) CopyState(l *tensorops.List, to tensorops.Arena, param, part str
 	}
 	h := s.local[i]
 	t := h.w
-	if part != "" {
-		at := slices.Index(s.opts.Optimizer.Parts(h.param), part)
-		if at < 0 || h.param.Frozen {
-			return none, fmt.Errorf("%w: copy the state of %s: the optimizer keeps no part %q", ErrInput, param, part)
+	switch {
+	case part == EMAPart:
+		t = h.ema
+	case part != "":
+		t = tensorops.Tensor{}
+		if at := slices.Index(s.opts.Optimizer.moments(h.param), part); at >= 0 {
+			t = h.state[at]
 		}
-		t = h.state[at]
+	}
+	if part != "" && !t.Valid() {
+		return none, fmt.Errorf("%w: copy the state of %s: the optimizer keeps no part %q", ErrInput, param, part)
 	}
 	if s.opts.Data.splits() || h.blocks != nil || t.DType() != tensorops.Float32 {
 		return none, fmt.Errorf("%w: copy the state of %s: this rank has only a part of it, or not in float32", ErrInput, param)

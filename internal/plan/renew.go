@@ -10,6 +10,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // An attempt that loses a process can be renewed: the other ranks keep their weights and optimizer state in memory, and each lost rank
@@ -25,6 +26,8 @@ func (p *Plan) CheckRenewal() error {
 		return fmt.Errorf("%w: no two ranks have the same weights (parallel.data = 1)", ErrNoHolder)
 	case p.cfg.Parallel.Zero > 0:
 		return fmt.Errorf("%w: each replica has only a part of the optimizer state (parallel.zero = %d)", ErrNoHolder, p.cfg.Parallel.Zero)
+	case Optimizer(p.cfg).State != tensorops.Float32:
+		return fmt.Errorf("%w: the optimizer state is stored in %s (optimizer.state_dtype)", ErrNoHolder, p.cfg.Optimizer.StateDType)
 	case p.model.Trained() != p.model.Parameters():
 		return fmt.Errorf("%w: some weights are frozen", ErrNoHolder)
 	case !p.model.Config.Language():
