@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -20,8 +19,8 @@ func TestSubmittedUnknown(t *testing.T) {
 		not        string
 	}{
 		{"it is the client's", []string{"layer other", "schedule mine"},
-			fmt.Sprintf("your program has registered schedule mine; the coordinator's has not (it has registered %s). Use the same program for both",
-				registry.List(registry.Names())), // those of this test's packages
+			"your program has registered schedule mine; the coordinator's has not (it has registered " +
+				registry.List(registry.Names()) + "). Use the same program for both", // names of this test's packages
 			"other"},
 		{"nobody knows it", []string{"schedule other"}, "use one of none, gpipe", "other"},
 		{"a client that says nothing", nil, "use one of none, gpipe", "registered"},

@@ -121,8 +121,8 @@ func skipped(c optest.Case, blas bool) bool {
 	blocks := strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=")
 	switch c.Kind {
 	case tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats, tensorops.KindDispatch,
-		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad, tensorops.KindNarrowState,
-		tensorops.KindWidenState, tensorops.KindDistill:
+		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
+		tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill:
 		return true
 	case tensorops.KindCrossEntropy, tensorops.KindCrossEntropyJoin:
 		return blas || strings.Contains(c.Name, "/row factors") // refused
