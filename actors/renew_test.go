@@ -205,7 +205,11 @@ func TestRenewedAttempts(t *testing.T) {
 		seeds = 12
 	}
 	total := 0
-	for _, model := range families {
+	models := families
+	if raceDetector { // races don't depend on the model
+		models = families[:1]
+	}
+	for _, model := range models {
 		model = small(model)
 		for _, c := range []struct {
 			name string
@@ -247,7 +251,7 @@ func TestRenewedAttempts(t *testing.T) {
 		}
 	}
 	t.Logf("%d renewals", total)
-	if total < 100 {
+	if total < 100 && !raceDetector {
 		t.Errorf("there are only %d renewals", total)
 	}
 }
