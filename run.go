@@ -288,17 +288,23 @@ func (r *Run) renew(o Options, out actors.Outcome) bool {
 	killed := r.killed
 	r.gap.cut = false // requests until now are in the open ones
 	r.mu.Unlock()
-	err := out.Unkept
-	if c != nil && !killed && r.restarts.Renews(out.State.Step) {
-		err = r.replace(out)
-	}
-	if err == nil {
-		return true
+	var err error
+	switch {
+	case killed:
+		err = actors.ErrKilled
+	case c == nil:
+		err = out.Unkept // nil if a stage has failed before its process was known to be lost
+	case !r.restarts.Renews(out.State.Step):
+		err = fmt.Errorf("%d replacements have led to no step after step %d (cluster.max_restarts)", r.restarts.Most, out.State.Step)
+	default:
+		if err = r.replace(out); err == nil {
+			return true
+		}
 	}
 	if c != nil {
 		err = errors.Join(err, r.attempt.Flush(c))
 	}
-	if !killed && o.Logger != nil {
+	if !killed && err != nil && o.Logger != nil {
 		o.Logger.Warn("the ranks of a failed worker cannot be replaced", "run", r.Info().ID, "err", err)
 	}
 	return false
