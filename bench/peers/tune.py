@@ -48,7 +48,7 @@ def tune(o, gib):
         log.seek(0)
         text = log.read()
     os.rmdir(group)
-    chosen = re.search(r"^chosen: (.*?): about ([0-9.]+ \S+)", text, re.MULTILINE)
+    chosen = re.search(r"^chosen: (.*?): about ([0-9.]+ \w+)", text, re.MULTILINE)
     steps = len(lora.lines_of(out)) if os.path.exists(os.path.join(out, "metrics.jsonl")) else 0
     end = f"{steps} steps" if p.returncode == 0 else f"**ended with {p.returncode} after {steps} steps**: {text[-300:]}"
     name, forecast = chosen.groups() if chosen else ("nothing", "")
@@ -64,10 +64,7 @@ def main():
     p.add_argument("--conversations", type=int, default=300)
     o = p.parse_args()
     with tempfile.TemporaryDirectory() as o.temporary:
-        work = os.path.join(o.work or o.temporary, lora.NAME)
-        os.makedirs(work, exist_ok=True)
-        packages, sha256, _ = pretrained.MODELS[lora.NAME]
-        o.model, _ = pretrained.convert(pretrained.download(packages, sha256, work), work)
+        _, o.model = pretrained.model(lora.NAME, o)
         o.data = os.path.join(o.temporary, "chat.jsonl")
         with open(o.data, "w") as f:
             f.writelines(json.dumps(c) + "\n" for c in packing.conversations(512)[: o.conversations])
