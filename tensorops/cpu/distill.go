@@ -43,17 +43,11 @@ func distillRows(x *exec, lo, hi int) {
 	for n := lo; n < hi; n++ {
 		from, to := n*a.Logits.Stride(), n*a.Grad.Stride()
 		t := int(targets[n])
-		switch {
-		case t == tensorops.IgnoreTarget:
-			if a.Grad.Valid() {
-				out := x.room(grad, to, to+v)
-				clear(out)
-				x.put(grad, to, out)
-			}
+		if t == tensorops.IgnoreTarget {
+			x.clearRow(a.Grad, grad, to)
 			continue
-		case t < 0 || t >= v:
-			panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, t, v))
 		}
+		checkTarget(n, t, v)
 		row, scaled := x.get(logits, from, from+v), scratch(&x.wide[scaledSlot], v)
 		kn.Scaled(scaled, row, float32(1/a.Temperature))
 		ids, p := likely[n*k:][:k], logp[n*(k+1):][:k+1]

@@ -36,17 +36,11 @@ func crossEntropyRows(x *exec, lo, hi int) {
 		row, t := x.get(logits, from, from+v), int(targets[n])
 		top := kn.Max(row)
 		lse[n] = float64(top) + math.Log(kn.SumExp(row, top))
-		switch {
-		case t == tensorops.IgnoreTarget:
-			if a.Grad.Valid() {
-				out := x.room(grad, to, to+v)
-				clear(out)
-				x.put(grad, to, out)
-			}
+		if t == tensorops.IgnoreTarget {
+			x.clearRow(a.Grad, grad, to)
 			continue
-		case t < 0 || t >= v:
-			panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, t, v))
 		}
+		checkTarget(n, t, v)
 		x.partial[n] = lse[n] - float64(row[t])
 		if a.Grad.Valid() {
 			out, scale := x.room(grad, to, to+v), rowScale(a.CrossEntropyOpts, n)
@@ -54,6 +48,23 @@ func crossEntropyRows(x *exec, lo, hi int) {
 			out[t] -= scale
 			x.put(grad, to, out)
 		}
+	}
+}
+
+// clearRow sets a row of a gradient to 0, if there is a gradient.
+func (x *exec) clearRow(t tensorops.Tensor, grad values, at int) {
+	if !t.Valid() {
+		return
+	}
+	out := x.room(grad, at, at+t.Cols())
+	clear(out)
+	x.put(grad, at, out)
+}
+
+// checkTarget panics if the target of row n is not in the vocabulary. The stream reports it as an error of the list.
+func checkTarget(n, target, vocab int) {
+	if target < 0 || target >= vocab {
+		panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, target, vocab))
 	}
 }
 

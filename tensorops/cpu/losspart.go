@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -16,8 +15,8 @@ func crossEntropyPart(x *exec, lo, hi int) {
 		top := kn.Max(row)
 		part := parts[n*tensorops.LossParts:][:tensorops.LossParts]
 		part[0], part[1] = float64(top)+math.Log(kn.SumExp(row, top)), 0
-		if t != tensorops.IgnoreTarget && (t < 0 || t >= a.Vocab) {
-			panic(fmt.Errorf("%w: the target of row %d is %d, but the vocabulary has %d tokens", tensorops.ErrToken, n, t, a.Vocab))
+		if t != tensorops.IgnoreTarget {
+			checkTarget(n, t, a.Vocab)
 		}
 		if t -= a.First; t >= 0 && t < v {
 			part[1] = float64(row[t])
