@@ -56,21 +56,7 @@ func (c *checker) preference() {
 	if !c.clean("preference.loss") || c.Preference.Loss == "" {
 		return
 	}
-	refuse := func(key string, wrong bool, sentence, hint string) {
-		if c.clean(key) && wrong {
-			c.disagree("preference.loss", key, sentence, hint)
-		}
-	}
-	refuse("data.format", !c.Documents(), fmt.Sprintf("needs documents with answers, but %s", c.say("data.format")),
-		`set data.format = "documents"`)
-	refuse("data.packing", c.Data.Packing != PackNone, "cannot be combined with "+c.say("data.packing")+": each answer is a sequence",
-		"leave packing out")
-	refuse("data.stream", c.Data.Stream, "cannot be combined with data.stream", "leave stream out")
-	refuse("model.mtp_layers", c.Model.MTPLayers > 0, "cannot be combined with multi-token prediction ("+c.say("model.mtp_layers")+")",
-		"leave mtp_layers out")
-	refuse("model.aux_loss_weight", c.Model.Experts > 0 && c.Model.AuxLossWeight > 0,
-		fmt.Sprintf("cannot be combined with the balance loss of experts, but %s", c.say("model.aux_loss_weight")),
-		"set aux_loss_weight = 0.0")
+	refuse := c.wholeDocuments("preference.loss", "answers", ": each answer is a sequence")
 	if c.Documents() && len(c.Data.Source) > 0 {
 		c.fail("preference.loss", quoted(c.Preference.Loss)+" cannot be combined with [[data.source]]", "name all files in data.train")
 	}
