@@ -60,31 +60,7 @@ func TestDistillGradientIsTheSlope(t *testing.T) {
 				t.Cleanup(dev.Close)
 				w := newWholeWith(t, dev, c, stages.Options{Seed: 5, Optimizer: adamw, Distill: d})
 				mbs := taught(c, d, 3, 4, 4)
-				_, grads := w.preferenceGrads(mbs)
-				for name, g := range grads {
-					scale := 0.0
-					for _, v := range g {
-						scale = math.Max(scale, math.Abs(v))
-					}
-					for j := 0; j < len(g); j += 1 + len(g)/2 {
-						slope := func(h float32) float64 {
-							v := w.weights[name]
-							at := v[j]
-							defer func() { v[j] = at; w.load() }()
-							v[j] = at + h
-							up := float64(v[j])
-							w.load()
-							plus := w.preferenceLoss(mbs)
-							v[j] = at - h
-							w.load()
-							return (plus - w.preferenceLoss(mbs)) / (up - float64(v[j]))
-						}
-						want := (4*slope(1.0/8192) - slope(1.0/4096)) / 3
-						if math.Abs(g[j]-want) > 1e-6*scale {
-							t.Errorf("%s[%d]: gradient %.9g, slope %.9g of %.3g", name, j, g[j], want, scale)
-						}
-					}
-				}
+				w.checkSlopes(t, mbs)
 			})
 		}
 	}
@@ -101,20 +77,8 @@ func TestDistillMatchesOracle(t *testing.T) {
 			for _, logits := range []int{0, 64 * c.Vocab} {
 				mbs[0].HeadLater = logits > 0
 				o := stages.Options{Seed: 5, Optimizer: adamw, Distill: d, Logits: logits}
-				got, g := newWholeWith(t, newDevice(t, 2), c, o).preferenceGrads(mbs)
 				what := fmt.Sprintf("%s, %s, %d logits", name, loss, logits)
-				if math.Abs(got-want) > 1e-6*math.Abs(want) {
-					t.Errorf("%s: the loss is %.9g, want %.9g", what, got, want)
-				}
-				for name := range g {
-					scale, worst := 0.0, 0.0
-					for j, v := range g[name] {
-						scale, worst = math.Max(scale, math.Abs(grads[name][j])), math.Max(worst, math.Abs(v-grads[name][j]))
-					}
-					if worst > 1e-5*scale {
-						t.Errorf("%s, %s: off by %.3g of %.3g", what, name, worst, scale)
-					}
-				}
+				newWholeWith(t, newDevice(t, 2), c, o).checkAgainst(t, what, mbs, want, grads)
 			}
 		}
 	}

@@ -95,32 +95,56 @@ func TestPreferenceGradientIsTheSlope(t *testing.T) {
 				t.Cleanup(dev.Close)
 				w := newWholeWith(t, dev, c, stages.Options{Seed: 5, Optimizer: adamw, Preference: p})
 				mbs := preferred(c, p, 3, 4, 4)
-				_, grads := w.preferenceGrads(mbs)
-				for name, g := range grads {
-					scale := 0.0
-					for _, v := range g {
-						scale = math.Max(scale, math.Abs(v))
-					}
-					for j := 0; j < len(g); j += 1 + len(g)/2 {
-						slope := func(h float32) float64 {
-							v := w.weights[name]
-							at := v[j]
-							defer func() { v[j] = at; w.load() }()
-							v[j] = at + h
-							up := float64(v[j])
-							w.load()
-							plus := w.preferenceLoss(mbs)
-							v[j] = at - h
-							w.load()
-							return (plus - w.preferenceLoss(mbs)) / (up - float64(v[j]))
-						}
-						want := (4*slope(1.0/8192) - slope(1.0/4096)) / 3
-						if math.Abs(g[j]-want) > 1e-6*scale {
-							t.Errorf("%s[%d]: gradient %.9g, slope %.9g of %.3g", name, j, g[j], want, scale)
-						}
-					}
-				}
+				w.checkSlopes(t, mbs)
 			})
+		}
+	}
+}
+
+// checkSlopes compares the gradients with central differences.
+func (w *whole) checkSlopes(t *testing.T, mbs []stages.Microbatch) {
+	t.Helper()
+	_, grads := w.preferenceGrads(mbs)
+	for name, g := range grads {
+		scale := 0.0
+		for _, v := range g {
+			scale = math.Max(scale, math.Abs(v))
+		}
+		for j := 0; j < len(g); j += 1 + len(g)/2 {
+			slope := func(h float32) float64 {
+				v := w.weights[name]
+				at := v[j]
+				defer func() { v[j] = at; w.load() }()
+				v[j] = at + h
+				up := float64(v[j])
+				w.load()
+				plus := w.preferenceLoss(mbs)
+				v[j] = at - h
+				w.load()
+				return (plus - w.preferenceLoss(mbs)) / (up - float64(v[j]))
+			}
+			want := (4*slope(1.0/8192) - slope(1.0/4096)) / 3
+			if math.Abs(g[j]-want) > 1e-6*scale {
+				t.Errorf("%s[%d]: gradient %.9g, slope %.9g of %.3g", name, j, g[j], want, scale)
+			}
+		}
+	}
+}
+
+// checkAgainst compares the loss and the gradients with those of the oracle.
+func (w *whole) checkAgainst(t *testing.T, what string, mbs []stages.Microbatch, want float64, grads map[string][]float64) {
+	t.Helper()
+	got, g := w.preferenceGrads(mbs)
+	if math.Abs(got-want) > 1e-6*math.Abs(want) {
+		t.Errorf("%s: the loss is %.9g, want %.9g", what, got, want)
+	}
+	for name := range g {
+		scale, worst := 0.0, 0.0
+		for j, v := range g[name] {
+			scale, worst = math.Max(scale, math.Abs(grads[name][j])), math.Max(worst, math.Abs(v-grads[name][j]))
+		}
+		if worst > 1e-5*scale {
+			t.Errorf("%s, %s: off by %.3g of %.3g", what, name, worst, scale)
 		}
 	}
 }
@@ -137,20 +161,8 @@ func TestPreferenceMatchesOracle(t *testing.T) {
 				for _, logits := range []int{0, 64 * c.Vocab, 128 * c.Vocab} { // all, or some of the rows
 					mbs[0].HeadLater = later
 					o := stages.Options{Seed: 5, Optimizer: adamw, Preference: p, Logits: logits}
-					got, g := newWholeWith(t, newDevice(t, 2), c, o).preferenceGrads(mbs)
 					what := fmt.Sprintf("%s, %s, later %v, %d logits", name, loss, later, logits)
-					if math.Abs(got-want) > 1e-6*math.Abs(want) {
-						t.Errorf("%s: the loss is %.9g, want %.9g", what, got, want)
-					}
-					for name := range g {
-						scale, worst := 0.0, 0.0
-						for j, v := range g[name] {
-							scale, worst = math.Max(scale, math.Abs(grads[name][j])), math.Max(worst, math.Abs(v-grads[name][j]))
-						}
-						if worst > 1e-5*scale {
-							t.Errorf("%s, %s: off by %.3g of %.3g", what, name, worst, scale)
-						}
-					}
+					newWholeWith(t, newDevice(t, 2), c, o).checkAgainst(t, what, mbs, want, grads)
 				}
 			}
 		}

@@ -38,15 +38,21 @@ func TestMuonRefused(t *testing.T) {
 		{[]string{`device.ranks=["cpu", "cuda:0"]`, "pipeline.stages=2"}, []string{"optimizer.name", "stage 1 is on a GPU", "device.ranks"}},
 		{[]string{`model.freeze=["embed", "0-1"]`}, []string{"optimizer.name", "has nothing to train", "freeze less"}},
 	} {
-		_, err := muonPlan(t, c.sets...)
-		if (err == nil) != (c.want == nil) {
-			t.Errorf("%v: %v", c.sets, err)
-			continue
-		}
-		for _, want := range c.want {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%v: %v, want %s in it", c.sets, err, want)
-			}
+		checkPlan(t, c.sets, c.want)
+	}
+}
+
+// checkPlan makes the plan of muonPlan with other settings. want is what its error says; nil: it is planned.
+func checkPlan(t *testing.T, sets, want []string) {
+	t.Helper()
+	_, err := muonPlan(t, sets...)
+	if (err == nil) != (want == nil) {
+		t.Errorf("%v: %v", sets, err)
+		return
+	}
+	for _, part := range want {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: %v, want %s in it", sets, err, part)
 		}
 	}
 }

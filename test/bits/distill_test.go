@@ -55,10 +55,7 @@ func TestDistillLearns(t *testing.T) {
 	computed := func(sets ...string) int {
 		t.Helper()
 		_, events := testrun.Train(t, out, sets...)
-		return len(slices.DeleteFunc(events, func(e troupe.Event) bool {
-			w, ok := e.(troupe.WarningEvent)
-			return !ok || !strings.Contains(w.Text, "most likely tokens")
-		}))
+		return warnings(events, "most likely tokens")
 	}
 	if n := computed(sets...); n != 1 {
 		t.Errorf("a new run computed them %d times", n)

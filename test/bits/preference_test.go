@@ -137,10 +137,7 @@ func TestReferenceIsKept(t *testing.T) {
 	computed := func(sets ...string) int {
 		t.Helper()
 		_, events := testrun.Train(t, out, sets...)
-		return len(slices.DeleteFunc(events, func(e troupe.Event) bool {
-			w, ok := e.(troupe.WarningEvent)
-			return !ok || !strings.Contains(w.Text, "under the reference model")
-		}))
+		return warnings(events, "under the reference model")
 	}
 	if n := computed(sets...); n != 1 {
 		t.Errorf("a new run computed them %d times", n)
@@ -237,4 +234,14 @@ func TestPreferenceFaults(t *testing.T) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
+}
+
+// warnings counts the warnings of a run that have a text in them.
+func warnings(events []troupe.Event, text string) (n int) {
+	for _, w := range testrun.EventsOf[troupe.WarningEvent](events) {
+		if strings.Contains(w.Text, text) {
+			n++
+		}
+	}
+	return n
 }
