@@ -75,8 +75,7 @@ func (s *Spec) stepTokens(step int64) int64 {
 }
 
 // fullness returns the targets of a step with documents, and the share of its sequences' positions that have tokens,
-// in percent; nil: the data is not documents. Answers
-// have no number of targets.
+// in percent; nil: the data is not documents. Answers have no number of targets.
 func (s *Spec) fullness(tokens int64, targets float64) (number, pct *float64) {
 	_, varied := s.Data.(Varied)
 	_, packed := s.Data.(PackedSource)
@@ -182,17 +181,17 @@ func (b *Batch) fillFurther(data Source, m *DataRequest, first int, length func(
 	case m.wantsTeacher() && ok:
 		return b.fillTeacher(taught, m, first, length)
 	}
-	return b.fillReference(data, m, first, b.Sequences)
+	return b.fillReference(data, m, first)
 }
 
 // fillReference fills in stages.ReferenceField.
-func (b *Batch) fillReference(data Source, m *DataRequest, first, count int) error {
+func (b *Batch) fillReference(data Source, m *DataRequest, first int) error {
 	source, ok := data.(ReferencedSource)
 	if !ok || len(m.Fields) > 1 || m.Fields[0] != stages.ReferenceField {
 		return fmt.Errorf("%w: the data have tokens, but not the fields %q", ErrSpec, m.Fields)
 	}
-	field := tensorops.NewArray(tensorops.Float64, []int{count, 2})
-	for i := range count {
+	field := tensorops.NewArray(tensorops.Float64, []int{b.Sequences, 2})
+	for i := range b.Sequences {
 		var r Reference
 		var err error
 		if m.Phase == event.Eval {

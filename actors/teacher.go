@@ -2,7 +2,6 @@ package actors
 
 import (
 	"github.com/troupe-ml/troupe/stages"
-	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -23,9 +22,6 @@ func (m *DataRequest) wantsTeacher() bool {
 
 // fillTeacher fills in stages.TeacherIDs and TeacherLogP of a microbatch to train on. Padding keeps zeros.
 func (b *Batch) fillTeacher(source TaughtSource, m *DataRequest, first int, length func(int) int) error {
-	if m.Phase == event.Eval {
-		return nil
-	}
 	k := source.TeacherTokens()
 	ids := tensorops.NewArray(tensorops.Int32, []int{b.Sequences, b.Positions, k})
 	logp := tensorops.NewArray(tensorops.Float32, []int{b.Sequences, b.Positions, k + 1})

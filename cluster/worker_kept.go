@@ -58,6 +58,14 @@ func (w *membership) keep(p *part, ranks int) {
 	}
 }
 
+// dropKept closes what the membership keeps, if anything. w.mu is held.
+func (w *membership) dropKept(why string) {
+	if k := w.kept; k != nil {
+		w.kept = nil
+		w.running.Go(func() { k.close(why) }) // ends by itself
+	}
+}
+
 // takeKept returns what this worker has kept of the attempt that an assignment continues; nil: it gets its ranks from elsewhere. Anything
 // else that was kept is closed.
 func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {

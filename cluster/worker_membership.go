@@ -152,9 +152,7 @@ func (w *membership) minds(ctx context.Context) {
 		quiet := w.client.Quiet()
 		w.mu.Lock()
 		if w.kept != nil && quiet >= w.kept.p.lease {
-			k := w.kept
-			w.kept = nil
-			w.running.Go(func() { k.close("the coordinator was silent") }) // ends by itself
+			w.dropKept("the coordinator was silent")
 		}
 		for _, p := range w.parts {
 			if quiet >= p.lease {
@@ -172,8 +170,5 @@ func (w *membership) giveUp(why string) {
 	for _, p := range w.parts {
 		p.giveUp(why)
 	}
-	if k := w.kept; k != nil {
-		w.kept = nil
-		w.running.Go(func() { k.close(why) }) // ends by itself
-	}
+	w.dropKept(why)
 }

@@ -179,10 +179,7 @@ func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) e
 			continue
 		}
 		for _, part := range parts.of(p) {
-			_, name, err := find(c, alone(p).StoredParts()[0], part)
-			if err == nil {
-				err = findScales(c, p, name, part)
-			}
+			name, err := findWhole(c, p, alone(p).StoredParts()[0], part)
 			if err != nil {
 				return err
 			}

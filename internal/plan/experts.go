@@ -8,11 +8,9 @@ func (p *Plan) checkExperts() error {
 	if p.model.Config.Experts.Count == 0 {
 		return nil
 	}
-	for r := range c.Pipeline.Stages {
-		if device.KindOf(c, r) == device.CUDA {
-			return c.Errorf("model.experts", "experts compute only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or use a family "+
-				"without experts", r, device.Key(c))
-		}
+	if r, found := p.gpuStage(); found {
+		return c.Errorf("model.experts", "experts compute only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or use a family "+
+			"without experts", r, device.Key(c))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/internal/grid"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -137,11 +136,9 @@ func (p *Plan) checkGroups() error {
 	if err := p.model.CheckContext(p.grid.Size(grid.Context)); err != nil {
 		return c.Errorf("parallel.context", "%w", err)
 	}
-	for stage := range c.Pipeline.Stages {
-		if p.grid.Size(grid.Context) > 1 && device.KindOf(c, stage) == device.CUDA {
-			return c.Errorf("parallel.context",
-				"stage %d is on a GPU, but attention over several ranks is only on the CPU; leave context out, or set device.kind = \"cpu\"", stage)
-		}
+	if stage, found := p.gpuStage(); found && p.grid.Size(grid.Context) > 1 {
+		return c.Errorf("parallel.context",
+			"stage %d is on a GPU, but attention over several ranks is only on the CPU; leave context out, or set device.kind = \"cpu\"", stage)
 	}
 	if p.grid.Size(grid.Tensor) == 1 {
 		return nil

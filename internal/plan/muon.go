@@ -19,11 +19,9 @@ func (p *Plan) checkMuon() error {
 			key = groupKey(i, "name")
 		}
 	}
-	for r := range c.Pipeline.Stages {
-		if device.KindOf(c, r) == device.CUDA {
-			return c.Errorf(key, "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
-				"or name = \"adamw\"", r, device.Key(c))
-		}
+	if r, found := p.gpuStage(); found {
+		return c.Errorf(key, "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
+			"or name = \"adamw\"", r, device.Key(c))
 	}
 	// Both would split the matrices that it makes orthogonal.
 	if n := slices.Max(c.Parallel.Tensor); n > 1 {

@@ -46,6 +46,16 @@ func (p *Plan) TensorBytes() ([]int64, error) {
 // KindOf returns the kind of a rank's device.
 func (p *Plan) KindOf(rank int) string { return device.KindOf(p.cfg, p.stageOf(rank)) }
 
+// gpuStage returns the first stage that computes on a GPU, if one does.
+func (p *Plan) gpuStage() (stage int, found bool) {
+	for stage := range p.cfg.Pipeline.Stages {
+		if device.KindOf(p.cfg, stage) == device.CUDA {
+			return stage, true
+		}
+	}
+	return 0, false
+}
+
 // Grid returns the grid of ranks.
 func (p *Plan) Grid() *grid.Grid { return p.grid }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/grid"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -33,10 +32,8 @@ func (p *Plan) CheckRenewal() error {
 	case !p.model.Config.Language():
 		return fmt.Errorf("%w: the model has the program's own layers", ErrNoHolder)
 	}
-	for stage := range p.cfg.Pipeline.Stages {
-		if device.KindOf(p.cfg, stage) == device.CUDA {
-			return fmt.Errorf("%w: stage %d is on a GPU", ErrNoHolder, stage)
-		}
+	if stage, found := p.gpuStage(); found {
+		return fmt.Errorf("%w: stage %d is on a GPU", ErrNoHolder, stage)
 	}
 	return nil
 }

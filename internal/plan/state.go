@@ -22,11 +22,9 @@ func (p *Plan) checkState() error {
 		return nil
 	}
 	of := c.Optimizer.StateDType
-	for r := range c.Pipeline.Stages {
-		if device.KindOf(c, r) == device.CUDA {
-			return c.Errorf("optimizer.state_dtype", "%q computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or "+
-				"state_dtype = \"float32\"", of, r, device.Key(c))
-		}
+	if r, found := p.gpuStage(); found {
+		return c.Errorf("optimizer.state_dtype", "%q computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or "+
+			"state_dtype = \"float32\"", of, r, device.Key(c))
 	}
 	if of != config.StateInt8 {
 		return nil
@@ -47,6 +45,14 @@ const codes = "U8"
 
 // scalesName returns the name of the tensor with the scales of a part of the state in 8 bits.
 func scalesName(p *stages.Param, part string) string { return stages.ScalePart(part) + "." + p.Name }
+
+// findWhole returns the name of a checkpoint's tensor that has a parameter, or a part of its optimizer state, whose scales are there, too.
+func findWhole(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, part string) (name string, err error) {
+	if _, name, err = find(c, stored, part); err == nil {
+		err = findScales(c, p, name, part)
+	}
+	return name, err
+}
 
 // findScales makes sure that a checkpoint has the scales of a part of the state, if it has that in 8 bits.
 func findScales(c *checkpoint.Checkpoint, p *stages.Param, stored, part string) error {

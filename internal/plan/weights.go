@@ -128,10 +128,7 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 		}
 		for _, part := range parts.of(p) {
 			for _, stored := range p.StoredParts() {
-				_, name, err := find(c, stored, part)
-				if err == nil {
-					err = findScales(c, p, name, part)
-				}
+				name, err := findWhole(c, p, stored, part)
 				if err != nil {
 					return err
 				}
