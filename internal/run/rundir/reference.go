@@ -45,24 +45,38 @@ func (r *Reference) checksum() string {
 
 // ReadReference reads the file in a run's folder; nil: there is none.
 func ReadReference(f checkpoint.FS) (*Reference, error) {
-	text, err := folder.ReadFile(f, ReferenceFile, referenceBytesMax)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	var r Reference
+	found, err := readKept(f, ReferenceFile, referenceBytesMax, ErrReference, &r, func() error {
+		switch {
+		case r.FormatVersion > referenceVersion:
+			return TooNew(r.FormatVersion)
+		case r.Checksum != r.checksum():
+			return errors.New("the checksum does not match the numbers")
+		}
+		return nil
+	})
+	if !found {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// readKept reads a file in JSON of a run's folder, without which the run cannot go on, and checks what is in it. An error is broken.
+func readKept(f checkpoint.FS, name string, bytesMax int64, broken error, to any, check func() error) (found bool, err error) {
+	text, err := folder.ReadFile(f, name, bytesMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err == nil {
-		err = json.Unmarshal(text, &r)
+		err = json.Unmarshal(text, to)
 	}
-	switch {
-	case err != nil:
-	case r.FormatVersion > referenceVersion:
-		err = TooNew(r.FormatVersion)
-	case r.Checksum != r.checksum():
-		err = errors.New("the checksum does not match the numbers")
-	default:
-		return &r, nil
+	if err == nil {
+		err = check()
 	}
-	return nil, fmt.Errorf("%s: %w: %w; restore the file, or start a new run in another folder", f.Path(ReferenceFile), ErrReference, err)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w: %w; restore the file, or start a new run in another folder", f.Path(name), broken, err)
+	}
+	return true, nil
 }
 
 // WriteReference writes the file.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 
@@ -43,22 +42,15 @@ func (t *Teacher) row() int64 { return 4 * int64(2*t.TopK+1) }
 
 // ReadTeacher reads the description in a run's folder, and checks the tokens' file; nil: there is none.
 func ReadTeacher(f checkpoint.FS) (*Teacher, error) {
-	text, err := folder.ReadFile(f, TeacherFile, teacherBytesMax)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	var t Teacher
-	if err == nil {
-		err = json.Unmarshal(text, &t)
-	}
-	if err == nil && t.FormatVersion > teacherVersion {
-		err = TooNew(t.FormatVersion)
-	}
-	if err == nil {
-		err = t.check(f.Path(TeacherTokensFile))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w; restore the file, or start a new run in another folder", f.Path(TeacherFile), ErrTeacher, err)
+	found, err := readKept(f, TeacherFile, teacherBytesMax, ErrTeacher, &t, func() error {
+		if t.FormatVersion > teacherVersion {
+			return TooNew(t.FormatVersion)
+		}
+		return t.check(f.Path(TeacherTokensFile))
+	})
+	if !found {
+		return nil, err
 	}
 	return &t, nil
 }
