@@ -2,9 +2,9 @@ package config
 
 import "fmt"
 
-// wholeDocuments checks what cannot be combined with a loss that needs whole documents, one in each sequence, at the head alone: [preference]
-// and [distill]. key turns the loss on, its documents have parts, and why ends the reason against packing. It returns what refuses a further
-// key.
+// wholeDocuments checks what cannot be combined with a loss that needs whole documents, one in each sequence, at the head alone: that of
+// [preference] and of [distill]. key turns the loss on, its documents have parts, and why ends the reason against packing. It returns what
+// refuses a further key.
 func (c *checker) wholeDocuments(key, parts, why string) (refuse func(other string, wrong bool, sentence, hint string)) {
 	refuse = func(other string, wrong bool, sentence, hint string) {
 		if c.clean(other) && wrong {
