@@ -24,14 +24,16 @@ def main():
     p.add_argument("--models", nargs="+", default=["gpt2-124m"])
     p.add_argument("--microbatches", type=int, nargs="+", default=[1, 2], help="Troupe's; PyTorch takes the sequences at once (default: 1 2)")
     p.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
+    p.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="config keys of Troupe, such as optimizer.state_dtype=int8")
     o = parse(p)
+    sets = [word for key in o.set for word in ("--set", key)]
     by = [f"Troupe in {n} by it" for n in o.microbatches]
     head("model", "type", "threads", "side", "peak, MiB", "before, MiB", *by)
     for model in o.models:
         for dtype in o.dtypes:
             for threads in o.threads:
                 common = ["--model", model, "--dtype", dtype, "--threads", threads]
-                sides = {f"Troupe, microbatches: {n}": engine("step", *common, "--microbatches", n) for n in o.microbatches}
+                sides = {f"Troupe, microbatches: {n}": engine("step", *common, "--microbatches", n, *sets) for n in o.microbatches}
                 for mode in "eager", "compiled":
                     sides[f"PyTorch {mode}"] = python("peer_step.py", *common, "--mode", mode)
                 ours = []

@@ -1,14 +1,15 @@
-"""Two builds of Troupe: whole training steps, in pairs of turns.
+"""Two builds of Troupe, or two settings of one: whole training steps, in pairs of turns.
 
 Prints a Markdown table: medians in ms a step with what a tenth of the turns is below and
 above, and the median of the ratios pair by pair, with its 95 % interval (by order
-statistics, which assumes nothing of how times are distributed).
+statistics, which assumes nothing of how times are distributed). Muon beside AdamW:
+--new-set optimizer.name=muon.
 """
 
 import math
 import statistics
 
-from side import Sides, head, parse, parser, row, spread
+from side import ENGINE, Sides, head, parse, parser, row, spread
 
 
 def interval(values):
@@ -26,8 +27,9 @@ def measure(o, model, dtype, threads):
     ms = {"old": [], "new": []}
     with Sides() as sides:
         turns = []
-        for name, program in (("old", o.old), ("new", o.engine)):
+        for name, program, keys in (("old", o.old, o.old_set), ("new", o.engine, o.new_set)):
             command = [program, "bench", "step", "--model", model, "--threads", threads, "--dtype", dtype, "--on-request"]
+            command += [word for key in keys for word in ("--set", key)]
             side = sides.add(name, command)
             side.read()
             side.ask(1)  # allocates and touches memory
@@ -42,7 +44,9 @@ def measure(o, model, dtype, threads):
 
 def main():
     p = parser(__doc__, rounds=20)
-    p.add_argument("--old", required=True, help="the other build of engine")
+    p.add_argument("--old", default=ENGINE, help="the other build of engine (default: %(default)s)")
+    p.add_argument("--old-set", nargs="*", default=[], metavar="KEY=VALUE", help="config keys of the old side")
+    p.add_argument("--new-set", nargs="*", default=[], metavar="KEY=VALUE", help="config keys of the new side")
     p.add_argument("--models", nargs="+", default=["gpt", "gpt2-124m", "llama"])
     p.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     p.add_argument("--seconds", type=float, default=1, help="of each turn, about (default: %(default)s)")
