@@ -14,9 +14,14 @@ const decades = 7
 // code is one of the two codes.
 type code struct {
 	values []float32 // of the magnitudes in ascending order; the first is 0, the last 1
+	value  [256]float32
+	// For a fast search: value is values, next[k] has the bits of value k+1, and gaps[k] is the distance to it. Behind the last value there
+	// is none.
+	next [256]uint32
+	gaps [256]float64
 	// floor finds a value: floor[b] is the index of the largest value that is not above any number with the upper bits b, from
-	// firstFloor on.
-	floor []uint8
+	// firstFloor on. At most one more value is below such a number.
+	floor [lastFloor - firstFloor + 1]uint8
 }
 
 // The floor table goes by the exponent and the first 7 bits of the fraction.
@@ -44,7 +49,14 @@ func newCode(first, factor int) *code {
 		for least := math.Float32frombits(uint32(b) << floorShift); b > firstFloor && k+1 < len(c.values) && c.values[k+1] <= least; {
 			k++
 		}
-		c.floor = append(c.floor, uint8(k))
+		c.floor[b-firstFloor] = uint8(k)
+	}
+	copy(c.value[:], c.values)
+	for i := range c.next {
+		c.next[i], c.gaps[i] = math.MaxInt32, math.Inf(1)
+	}
+	for i := range len(c.values) - 1 {
+		c.next[i], c.gaps[i] = math.Float32bits(c.values[i+1]), float64(c.values[i+1])-float64(c.values[i])
 	}
 	return c
 }
@@ -58,14 +70,12 @@ func pow10(n int) float64 {
 	return p
 }
 
-// below returns the index of the largest value that is at most r. r is from 0 to 1; for a NaN it is the last one.
-func (c *code) below(r float32) int {
-	at := min(max(int(math.Float32bits(r)>>floorShift)-firstFloor, 0), len(c.floor)-1)
-	k := int(c.floor[at])
-	for k+1 < len(c.values) && c.values[k+1] <= r {
-		k++
-	}
-	return k
+// below returns the index of the largest value that is at most r. r is from 0 to 1.
+func (c *code) below(r float32) uint8 {
+	bits := math.Float32bits(r)
+	k := c.floor[max(int(bits>>floorShift)-firstFloor, 0)]
+	// One more if next[k] is at most r: the order of magnitudes is that of their bits, and a jump would often be predicted wrongly.
+	return k + 1 - uint8((bits-c.next[k])>>31)
 }
 
 // Values returns the values of the magnitudes of a code, in ascending order: of the root code, or of the signed one.

@@ -5,44 +5,70 @@ import "math"
 // signBit is the sign in a code.
 const signBit = 0x80
 
+// sign32 is the sign of a float32.
+const sign32 = 1 << 31
+
 // Encode stores the elements of a block, and returns its scale. halves are the random bits of each element; nil: round to the nearest
-// value, of two as near to the lower one.
+// value, of two as near to the lower one. The root code ignores signs.
 func Encode(codes []byte, x []float32, ofRoot bool, halves []uint16) (scale float32) {
 	codes = codes[:len(x)]
+	top := uint32(0)
 	for _, v := range x {
-		scale = max(scale, magnitude(v, ofRoot)) // NaN if one is
+		top = max(top, math.Float32bits(v)&^sign32) // in their order; a NaN is above an infinity
+	}
+	c := signed
+	if scale = math.Float32frombits(top); ofRoot {
+		c, scale = root, float32(math.Sqrt(float64(scale)))
 	}
 	scale = max(scale, minScale)
-	c := signed
-	if ofRoot {
-		c = root
+	if top >= exponent {
+		c.encodeInfinite(codes, x, ofRoot)
+		return scale
 	}
 	for i, v := range x {
 		r := magnitude(v, ofRoot) / scale
 		k := c.below(r)
-		if k+1 < len(c.values) && r > c.values[k] {
-			// In float64 the differences are exact.
-			past, gap := float64(r)-float64(c.values[k]), float64(c.values[k+1])-float64(c.values[k])
-			switch {
-			case ofRoot && k == 0:
-				k = 1
-			case halves == nil && 2*past > gap, halves != nil && past*(1<<16) > (float64(halves[i])+0.5)*gap:
-				k++
-			}
+		// Rounded up where the share of the way to the next value is above a number between 0 and 1. In float64 both sides are exact, and
+		// their order is the sign of the difference: a jump would be predicted wrongly half of the time.
+		share := 1.0 / 2
+		if halves != nil {
+			share = (float64(halves[i]) + 0.5) / (1 << 16)
 		}
-		if codes[i] = byte(k); !ofRoot && v < 0 && k > 0 {
-			codes[i] |= signBit
+		rest := float64(share*c.gaps[k]) - (float64(r) - float64(c.value[k]))
+		k += uint8(math.Float64bits(rest) >> 63)
+		if !ofRoot {
+			k |= uint8(math.Float32bits(v)>>24) & signBit & uint8(-int8(k)) // no sign of 0
+		} else if k == 0 && r > 0 {
+			k = 1
 		}
+		codes[i] = k
 	}
 	return scale
 }
 
+// encodeInfinite stores a block with a scale that is not finite: a number is 0 beside an infinity, and what is not finite has the last
+// value.
+func (c *code) encodeInfinite(codes []byte, x []float32, ofRoot bool) {
+	last := byte(len(c.values) - 1)
+	for i, v := range x {
+		switch bits := math.Float32bits(v); {
+		case bits&exponent != exponent:
+			codes[i] = 0
+		case ofRoot:
+			codes[i] = last
+		default:
+			codes[i] = last | byte(bits>>24)&signBit
+		}
+	}
+}
+
 // magnitude returns what a code has a value for.
 func magnitude(v float32, ofRoot bool) float32 {
+	v = math.Float32frombits(math.Float32bits(v) &^ sign32)
 	if ofRoot {
 		return float32(math.Sqrt(float64(v)))
 	}
-	return math.Float32frombits(math.Float32bits(v) &^ (1 << 31))
+	return v
 }
 
 // Decode reads the elements of a block.
@@ -50,13 +76,13 @@ func Decode(x []float32, codes []byte, scale float32, ofRoot bool) {
 	codes = codes[:len(x)]
 	if ofRoot {
 		for i, c := range codes {
-			v := root.values[c] * scale
+			v := root.value[c] * scale
 			x[i] = v * v
 		}
 		return
 	}
 	for i, c := range codes {
-		v := signed.values[c&^signBit] * scale
+		v := signed.value[c&^signBit] * scale
 		x[i] = math.Float32frombits(math.Float32bits(v) | uint32(c&signBit)<<24)
 	}
 }

@@ -171,3 +171,59 @@ func TestDamage(t *testing.T) {
 		t.Errorf("stored as %x", to)
 	}
 }
+
+// TestEncode compares the codes with those of a search of all values.
+func TestEncode(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		ofRoot := rapid.Bool().Draw(t, "root")
+		x := numbers(t, ofRoot)
+		codes, halves := make([]byte, len(x)), make([]uint16, len(x))
+		optstate.Halves(halves, rng.NewKey(rapid.Uint64().Draw(t, "key"), 2), 3, 4)
+		scale, values := optstate.Encode(codes, x, ofRoot, halves), optstate.Values(ofRoot)
+		for i, v := range x {
+			r := float32(math.Abs(float64(v))) / scale
+			if ofRoot {
+				r = float32(math.Sqrt(float64(v))) / scale
+			}
+			k, found := slices.BinarySearch(values, r)
+			if !found {
+				k--
+				share := (float64(r) - float64(values[k])) / (float64(values[k+1]) - float64(values[k]))
+				if share > (float64(halves[i])+0.5)/(1<<16) || ofRoot && k == 0 {
+					k++
+				}
+			}
+			want := byte(k)
+			if v < 0 && k > 0 {
+				want |= 0x80
+			}
+			if codes[i] != want {
+				t.Fatalf("%g with the scale %g and the bits %d is code %d, want %d", v, scale, halves[i], codes[i], want)
+			}
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	x, codes := make([]float32, optstate.Block), make([]byte, optstate.Block)
+	halves, narrow := make([]uint16, optstate.Block), make([]uint16, optstate.Block)
+	rng.Normal(x, rng.NewKey(1, 1), 0, 0, 1)
+	optstate.Halves(halves, rng.NewKey(1, 2), 3, 4)
+	squares := make([]float32, len(x))
+	for i, v := range x {
+		squares[i] = v * v
+	}
+	for name, run := range map[string]func(){
+		"mean":     func() { optstate.Encode(codes, x, false, halves) },
+		"squares":  func() { optstate.Encode(codes, squares, true, halves) },
+		"decode":   func() { optstate.Decode(x, codes, 1, false) },
+		"bfloat16": func() { optstate.RoundBF16(narrow, x, halves) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				run()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*optstate.Block), "ns/element")
+		})
+	}
+}

@@ -31,8 +31,8 @@ func (n *neon) drop(add bool) {
 }
 
 const neonKeepDoc = `
-Philox4x32-10: four words for each block, of which a mask says whether they
-reach the threshold.
+Philox4x32-10: four words for each block. random stores them; keep stores masks
+that say whether they reach a threshold.
 
 Each vector holds one word of four blocks, and there are two groups of four. A round is
 
@@ -47,8 +47,17 @@ func neonVecKeep(n *neon) {
 	n.start("keepNEON", "(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32)",
 		"stores ones for words that reach the threshold and zeros for others: four of each",
 		"block from the given one on. Their number is a multiple of 32; keys are those of the ten rounds.")
+	n.philox("keep", true)
+	n.start("randomNEON", "(words []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64)",
+		"stores random words: four of each block from the given one on. Their number is a multiple of 32; keys are",
+		"those of the ten rounds.")
+	n.philox("words", false)
+}
+
+// philox stores the words of blocks in a parameter, or whether they reach the threshold.
+func (n *neon) philox(to string, compare bool) {
 	last := n.vs(8)
-	out, count, t := n.base("keep"), n.length("keep"), n.gp()
+	out, count, t := n.base(to), n.length(to), n.gp()
 	done := n.label("done")
 	n.ins("CBZ", count, done)
 	word := func(name string) v {
@@ -64,7 +73,11 @@ func neonVecKeep(n *neon) {
 		return r
 	}
 	mulA, mulB := constant(0xD2511F53), constant(0xCD9E8D57)
-	threshold, low, high := word("threshold"), word("stepLow"), word("stepHigh")
+	low, high := word("stepLow"), word("stepHigh")
+	var threshold v
+	if compare {
+		threshold = word("threshold")
+	}
 	keys := n.vs(5)
 	for i, k := range keys {
 		for j := range 4 {
@@ -122,7 +135,9 @@ func neonVecKeep(n *neon) {
 		}
 		for _, c := range groups {
 			for _, r := range c {
-				n.enc(notLess(r, r, threshold))
+				if compare {
+					n.enc(notLess(r, r, threshold))
+				}
 			}
 			n.ins("VST4.P", fmt.Sprintf("[%s, %s, %s, %s]", c[0].s4(), c[1].s4(), c[2].s4(), c[3].s4()), address(out, 64))
 		}

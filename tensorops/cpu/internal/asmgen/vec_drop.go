@@ -40,8 +40,8 @@ func (a *isa) drop(add bool) {
 }
 
 const keepDoc = `
-Philox4x32-10: four words for each block, of which a mask says whether they
-reach the threshold.
+Philox4x32-10: four words for each block. random stores them; keep stores masks
+that say whether they reach a threshold.
 
 A 64-bit lane holds one block's word in its lower half; the upper is whatever is
 left there, since the multiplication reads lower halves alone. A round is
@@ -59,9 +59,19 @@ func vecKeep(a *isa) {
 	a.function("keep", "(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32)",
 		"stores ones for words that reach the threshold and zeros for others: four of each",
 		"block from the given one on. Their number is a multiple of 32; keys are those of the ten rounds.")
-	out, n := a.base("keep"), a.length("keep")
+	threshold := a.spread(a.param("threshold"))
+	a.philox("keep", func(words reg.VecVirtual) { a.reaches(threshold, words) })
+	a.function("random", "(words []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64)",
+		"stores random words: four of each block from the given one on. Their number is a multiple of 32; keys are",
+		"those of the ten rounds.")
+	a.philox("words", nil)
+}
+
+// philox stores the words of blocks in a parameter, after then has changed them.
+func (a *isa) philox(to string, then func(words reg.VecVirtual)) {
+	out, n := a.base(to), a.length(to)
 	mulA, mulB := a.copy(a.bits(0xD2511F53)), a.copy(a.bits(0xCD9E8D57))
-	threshold, count := a.spread(a.param("threshold")), a.vec()
+	count := a.vec()
 	a.VPBROADCASTQ(a.param("block"), count)
 	a.VPADDQ(a.blockOrder(), count, count)
 	key := func(i int) operand.Mem { return a.address(a.Param("keys").Index(i)) }
@@ -98,7 +108,9 @@ func vecKeep(a *isa) {
 		a.VSHUFPS(operand.U8(0x88), c[2], c[0], c[1])
 		a.VSHUFPS(operand.U8(0xDD), c[2], c[0], c[3])
 		for i, v := range []reg.VecVirtual{c[1], c[3]} {
-			a.reaches(threshold, v)
+			if then != nil {
+				then(v)
+			}
 			a.VMOVUPS(v, operand.Mem{Base: out, Disp: (2*g + i) * a.bytes()})
 		}
 	}

@@ -408,11 +408,23 @@ func ropeAVX512(a *float32, b *float32, cos []float32, sin []float32, heads int,
 //go:noescape
 func keepAVX2(keep []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64, threshold uint32)
 
+// randomAVX2 stores random words: four of each block from the given one on. Their number is a multiple of 32; keys are
+// those of the ten rounds.
+//
+//go:noescape
+func randomAVX2(words []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64)
+
 // keepAVX512 stores ones for words that reach the threshold and zeros for others: four of each
 // block from the given one on. Their number is a multiple of 32; keys are those of the ten rounds.
 //
 //go:noescape
 func keepAVX512(keep []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64, threshold uint32)
+
+// randomAVX512 stores random words: four of each block from the given one on. Their number is a multiple of 32; keys are
+// those of the ten rounds.
+//
+//go:noescape
+func randomAVX512(words []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64)
 
 // dropAVX2 stores scale·x where keep is set, else 0.
 //

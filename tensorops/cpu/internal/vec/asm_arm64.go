@@ -208,6 +208,12 @@ func ropeNEON(a *float32, b *float32, cos []float32, sin []float32, heads int, s
 //go:noescape
 func keepNEON(keep []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64, threshold uint32)
 
+// randomNEON stores random words: four of each block from the given one on. Their number is a multiple of 32; keys are
+// those of the ten rounds.
+//
+//go:noescape
+func randomNEON(words []uint32, keys [20]uint32, stepLow uint32, stepHigh uint32, block uint64)
+
 // dropNEON stores scale·x where keep is set, else 0.
 //
 //go:noescape

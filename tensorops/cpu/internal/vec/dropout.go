@@ -19,17 +19,11 @@ type Dropout struct {
 
 // NewDropout prepares the mask of a key and a step; 0 ≤ p < 1.
 func NewDropout(key rng.Key, step uint64, p float64) Dropout {
-	d := Dropout{step: step, threshold: uint32(p * (1 << 32)), Scale: float32(1 / (1 - p))}
-	for round := range uint32(10) {
-		d.keys[round] = key.K0 + round*0x9E3779B9
-		d.keys[10+round] = key.K1 + round*0xBB67AE85
-	}
-	return d
+	return Dropout{keys: roundKeys(key), step: step, threshold: uint32(p * (1 << 32)), Scale: float32(1 / (1 - p))}
 }
 
-// KeepSize is the length of a buffer for the masks of n elements: whole blocks
-// of 32 after up to three that are not used.
-func KeepSize(n int) int { return (3 + n + 31) &^ 31 }
+// KeepSize is the length of a buffer for the masks of n elements.
+func KeepSize(n int) int { return WordsSize(n) }
 
 // Keep returns the masks of n elements from index first on, ones or zeros, as a
 // part of buf, which has KeepSize(n) elements or more.
@@ -72,16 +66,11 @@ func (k *Kernels) AddScaled(y, x, skip []float32, factor float32) {
 }
 
 func keepGo(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32) {
-	step := uint64(stepHigh)<<32 | uint64(stepLow)
-	key := rng.Key{K0: keys[0], K1: keys[10]}
-	for i := 0; i < len(keep); i += 4 {
-		var words [4]uint32
-		words[0], words[1], words[2], words[3] = rng.Block(key, step, block+uint64(i/4))
-		for j, w := range words {
-			keep[i+j] = 0
-			if w >= threshold {
-				keep[i+j] = math.MaxUint32
-			}
+	randomGo(keep, keys, stepLow, stepHigh, block)
+	for i, w := range keep {
+		keep[i] = 0
+		if w >= threshold {
+			keep[i] = math.MaxUint32
 		}
 	}
 }

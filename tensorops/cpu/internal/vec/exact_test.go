@@ -242,6 +242,26 @@ func TestKeep(t *testing.T) {
 	})
 }
 
+// The words are those of internal/base/rng, wherever they begin.
+func TestWords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		key := rng.Key{K0: rapid.Uint32().Draw(t, "k0"), K1: rapid.Uint32().Draw(t, "k1")}
+		hi, first := rapid.Uint64().Draw(t, "hi"), rapid.Uint64Max(1<<60).Draw(t, "first")
+		n := rapid.IntRange(0, 200).Draw(t, "n")
+		r := NewRandom(key, hi)
+		for _, k := range Available() {
+			for i, word := range k.Words(make([]uint32, WordsSize(n)), r, first, n) {
+				at := first + uint64(i)
+				var words [4]uint32
+				words[0], words[1], words[2], words[3] = rng.Block(key, hi, at/4)
+				if word != words[at%4] {
+					t.Fatalf("%s: word %d is %x, want %x", k.Name, at, word, words[at%4])
+				}
+			}
+		}
+	})
+}
+
 // What is dropped is 0 whatever it was.
 func TestDropNaN(t *testing.T) {
 	onPaths(t, func(t *testing.T, k *Kernels) {

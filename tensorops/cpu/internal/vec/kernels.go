@@ -41,6 +41,7 @@ type Kernels struct {
 
 	rope    func(a, b *float32, cos, sin []float32, heads, stride int)
 	keep    func(keep []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64, threshold uint32)
+	random  func(words []uint32, keys [20]uint32, stepLow, stepHigh uint32, block uint64)
 	drop    func(y, x []float32, keep []uint32, scale float32)
 	dropAdd func(y, x []float32, keep []uint32, skip []float32, scale float32)
 
@@ -72,7 +73,7 @@ var Go = Kernels{
 	layerNormWeightGradOne: layerNormWeightGradGo, layerNormWeightGradFour: layerNormWeightGradGo,
 	rmsNormWeightGradOne: rmsNormWeightGradGo, rmsNormWeightGradFour: rmsNormWeightGradGo,
 
-	rope: ropeGo, keep: keepGo, drop: dropGo, dropAdd: dropAddGo,
+	rope: ropeGo, keep: keepGo, random: randomGo, drop: dropGo, dropAdd: dropAddGo,
 	adamW: adamWGo, sgd: sgdGo, sgdMomentum: sgdMomentumGo,
 	toBF16: toBF16Go, fromBF16: fromBF16Go, roundBF16: roundBF16Go,
 }

@@ -24,7 +24,7 @@ var AVX2 = Kernels{
 	rmsNormWeightGradOne:    rmsNormWeightGradOneAVX2,
 	rmsNormWeightGradFour:   rmsNormWeightGradFourAVX2,
 
-	rope: ropeAVX2, keep: keepAVX2, drop: dropAVX2, dropAdd: dropAddAVX2,
+	rope: ropeAVX2, keep: keepAVX2, random: randomAVX2, drop: dropAVX2, dropAdd: dropAddAVX2,
 	adamW: adamWAVX2, sgd: sgdAVX2, sgdMomentum: sgdMomentumAVX2,
 	toBF16: toBF16AVX2, fromBF16: fromBF16AVX2, roundBF16: roundBF16AVX2,
 }
@@ -51,7 +51,7 @@ var AVX512 = Kernels{
 	rmsNormWeightGradOne:    rmsNormWeightGradOneAVX512,
 	rmsNormWeightGradFour:   rmsNormWeightGradFourAVX512,
 
-	rope: ropeAVX512, keep: keepAVX512, drop: dropAVX512, dropAdd: dropAddAVX512,
+	rope: ropeAVX512, keep: keepAVX512, random: randomAVX512, drop: dropAVX512, dropAdd: dropAddAVX512,
 	adamW: adamWAVX512, sgd: sgdAVX512, sgdMomentum: sgdMomentumAVX512,
 	toBF16: toBF16AVX512, fromBF16: fromBF16AVX512, roundBF16: roundBF16AVX512,
 }

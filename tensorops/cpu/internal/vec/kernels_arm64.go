@@ -22,7 +22,7 @@ var NEON = Kernels{
 	rmsNormWeightGradOne:    rmsNormWeightGradOneNEON,
 	rmsNormWeightGradFour:   rmsNormWeightGradFourNEON,
 
-	rope: ropeNEON, keep: keepNEON, drop: dropNEON, dropAdd: dropAddNEON,
+	rope: ropeNEON, keep: keepNEON, random: randomNEON, drop: dropNEON, dropAdd: dropAddNEON,
 	adamW: adamWNEON, sgd: sgdNEON, sgdMomentum: sgdMomentumNEON,
 	toBF16: toBF16NEON, fromBF16: fromBF16NEON, roundBF16: roundBF16NEON,
 }
