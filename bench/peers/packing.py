@@ -21,14 +21,22 @@ import pretrained
 
 
 def conversations(context):
-    """Questions and answers from the paragraphs of this repository's documents, without the long ones."""
-    found = []
+    """Questions and answers from the paragraphs of this repository's documents, without the long ones: as in chats, half of them end after
+    a turn, half of the others after two, and so on."""
+    turns = []
     for name in sorted(glob.glob(os.path.join(pretrained.ROOT, "docs", "*.md")) + glob.glob(os.path.join(pretrained.ROOT, "*.md"))):
         for paragraph in open(name).read().split("\n\n"):
             text = paragraph.strip()
-            if 20 <= len(text) <= 3 * context and text[0] not in "#`|<" and "<|" not in text:
-                found.append({"messages": [{"role": "user", "content": "Continue: " + text[: len(text) // 4]}, {"role": "assistant", "content": text[len(text) // 4 :]}]})
-    random.Random(1).shuffle(found)
+            if 20 <= len(text) <= 2 * context and text[0] not in "#`|<" and "<|" not in text:
+                turns.append([{"role": "user", "content": "Continue: " + text[: len(text) // 4]}, {"role": "assistant", "content": text[len(text) // 4 :]}])
+    draw = random.Random(1)
+    draw.shuffle(turns)
+    found = []
+    while turns:
+        messages = turns.pop()
+        while turns and draw.random() < 0.5:
+            messages = messages + turns.pop()
+        found.append({"messages": messages})
     return found
 
 
