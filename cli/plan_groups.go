@@ -22,12 +22,13 @@ type groupsReport struct {
 	Text  string       `json:"text"`
 	Ranks []groupsRank `json:"ranks"`
 	Edges []string     `json:"edges,omitempty"` // how tensors travel from one stage to another
+	dims  []grid.Dimension
 }
 
 // groupsRank is the place of a rank in the grid, with the ranks of its groups (itself included).
 type groupsRank struct {
 	Rank        int              `json:"rank"`
-	Coordinates map[string]int   `json:"coordinates"` // by dimension: tp, cp, pp, dp
+	Coordinates map[string]int   `json:"coordinates"` // by dimension: tp, cp, pp, dp; with expert groups ep and edp
 	Groups      map[string][]int `json:"groups"`      // by dimension
 }
 
@@ -64,23 +65,20 @@ func (a *app) planGroups(cmd *cobra.Command, cfg *config.Config, d drawing) erro
 
 func groupsOf(g *grid.Grid) (*groupsReport, error) {
 	members := 0
-	for _, dim := range grid.Dimensions() {
+	for _, dim := range g.Shown() {
 		members += g.World() * g.Size(dim)
 	}
 	if members > mostGroupMembers {
 		return nil, fmt.Errorf("--groups: the groups of %v, for each of %d ranks, have %d members in total; the limit is %d", g,
 			g.World(), members, mostGroupMembers)
 	}
-	r := &groupsReport{World: g.World(), Order: g.Order(), Text: g.Describe()}
+	r := &groupsReport{World: g.World(), Order: g.Order(), Text: g.Describe(), dims: g.Shown()}
 	found := make(map[string][]int) // ranks of the same group share its list
 	for rank := range g.World() {
-		at := g.Coordinates(rank)
 		k := groupsRank{rank, make(map[string]int), make(map[string][]int)}
-		for _, dim := range grid.Dimensions() {
-			k.Coordinates[dim.String()] = at[dim]
-			of := at
-			of[dim] = -1
-			key := fmt.Sprint(dim, of)
+		for _, dim := range g.Shown() {
+			k.Coordinates[dim.String()] = g.At(rank, dim)
+			key := g.Name(rank, dim)
 			if found[key] == nil {
 				found[key] = g.Group(rank, dim)
 			}
@@ -94,7 +92,7 @@ func groupsOf(g *grid.Grid) (*groupsReport, error) {
 // write prints a table of the dimensions that have more than one rank.
 func (r *groupsReport) write(w io.Writer) error {
 	var dims []string
-	for _, dim := range grid.Dimensions() {
+	for _, dim := range r.dims {
 		for _, k := range r.Ranks {
 			if len(k.Groups[dim.String()]) > 1 {
 				dims = append(dims, dim.String())

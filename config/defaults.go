@@ -47,7 +47,7 @@ const (
 
 // OnePipeline returns the default of [parallel]: one rank for each stage.
 func OnePipeline() Parallel {
-	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
+	return Parallel{Tensor: []int{1}, Context: 1, Data: 1, Expert: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder}
 }
 
 // setDefaults sets the keys whose defaults do not depend on other keys.
@@ -121,7 +121,7 @@ func (c *Config) resolve() {
 	}
 	if !c.IsSet("pipeline.post_validation") {
 		c.Pipeline.PostValidation = c.GainsByPostValidation() && c.ranksApart() && slices.Max(c.Parallel.Tensor) <= 1 &&
-			c.Parallel.Context <= 1 && !c.SharesWeights()
+			c.Parallel.Context <= 1 && !c.MeetsInPasses()
 	}
 	if c.Pipeline.MicrobatchGroupSize == 0 {
 		c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()

@@ -436,6 +436,9 @@ type Parallel struct {
 	Context int `toml:"context"`
 	// Replicas of the pipeline, which share the microbatches of a step. Default: 1.
 	Data int `toml:"data"`
+	// Ranks, of those with the same layers, that share the experts. Each has a part of them, and all else as replicas have it. It must
+	// divide parallel.data × parallel.context. Tokens travel to the ranks of their experts and back. Default: 1.
+	Expert int `toml:"expert"`
 	// Ranks that share a layer also share its positions, in norms, dropout and between stages. Default: false.
 	Sequence bool `toml:"sequence"`
 	// ZeRO level; 1: replicas share the optimizer state; 2: gradients, too; 3: weights, too. Default: 0.

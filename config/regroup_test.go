@@ -9,6 +9,7 @@ func TestRegrouped(t *testing.T) {
 	}{
 		{nil, []string{"pipeline.stages=2", "parallel.tensor=[1, 1]"}, ""},
 		{[]string{"parallel.data=2"}, []string{"parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "parallel.order=dp-pp-tp"}, ""},
+		{[]string{"parallel.data=2", "model.family=mixtral"}, []string{"parallel.data=2", "model.family=mixtral", "parallel.expert=2"}, ""},
 		{[]string{"parallel.tensor=2"}, []string{"pipeline.stages=2", "parallel.tensor=[2, 2]"}, ""},
 		{[]string{"parallel.tensor=2"}, []string{"parallel.data=2"},
 			"was trained with tp 2 × cp 1 × dp 1 and continues with tp 1 × cp 1 × dp 2"},

@@ -240,7 +240,7 @@ func (c *checker) parallel() {
 		return
 	}
 	sizes := c.GridSizes()
-	sizes.World = 0
+	sizes.World, sizes.Expert = 0, 0 // expertGroups checks the latter
 	g, err := grid.New(sizes)
 	switch {
 	case err != nil:
@@ -261,6 +261,7 @@ func (c *checker) parallel() {
 	}
 	c.context()
 	c.zero()
+	c.expertGroups()
 	if !c.clean("batch.sequences", "batch.microbatch") {
 		return
 	}
@@ -321,7 +322,8 @@ func (c *Config) SharesWeights() bool {
 // GridSizes returns the sizes of the grid of ranks.
 func (c *Config) GridSizes() grid.Sizes {
 	p := c.Parallel
-	return grid.Sizes{Tensor: p.Tensor, Context: p.Context, Pipeline: c.Pipeline.Stages, Data: p.Data, Order: p.Order, World: p.World}
+	return grid.Sizes{Tensor: p.Tensor, Context: p.Context, Pipeline: c.Pipeline.Stages, Data: p.Data, Order: p.Order, World: p.World,
+		Expert: p.Expert}
 }
 
 // Ranks returns the number of ranks in the grid.

@@ -140,7 +140,7 @@ func drawConfig(t *rapid.T) *Config {
 			MicrobatchGroupSize: rapid.IntRange(1, maxMicrobatchGroupSize).Draw(t, "group"), Layout: rapid.String().Draw(t, "layout"),
 			Recompute: rapid.SampledFrom([]string{"none", "full", "partial"}).Draw(t, "recompute"),
 		},
-		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
+		Parallel: Parallel{Tensor: []int{1}, Context: 1, Data: 1, Expert: 1, Overlap: true, Edges: "auto", Order: grid.DefaultOrder},
 		Device: Device{Kind: "cpu", DType: "float32", Residual: "float32", Threads: rapid.IntRange(0, maxThreads).Draw(t, "threads"),
 			Kernels: "go"},
 		Cluster: Cluster{SilenceS: rapid.Float64Range(minSilenceS, maxSilenceS/4).Draw(t, "silence_s"),

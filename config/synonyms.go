@@ -80,6 +80,7 @@ var synonyms = map[string]synonym{
 	"num_stages": {"pipeline.stages", ""}, "pp": {"pipeline.stages", ""}, "pipeline_parallel_size": {"pipeline.stages", ""},
 	"pipeline_model_parallel_size": {"pipeline.stages", ""}, "tp": {"parallel.tensor", ""}, "tensor_parallel_size": {"parallel.tensor", ""},
 	"tensor_model_parallel_size": {"parallel.tensor", ""}, "cp": {"parallel.context", ""}, "context_parallel_size": {"parallel.context", ""},
+	"ep": {"parallel.expert", ""}, "expert_parallel_size": {"parallel.expert", ""}, "expert_model_parallel_size": {"parallel.expert", ""},
 	"dp": {"parallel.data", ""}, "data_parallel": {"parallel.data", ""}, "replicas": {"parallel.data", ""},
 	"zero_stage":               {"parallel.zero", ""},
 	"gradient_checkpointing":   {"pipeline.recompute", `it is "none", "full" or "partial"`},

@@ -6,14 +6,33 @@ import (
 	"strings"
 )
 
-// Dimensions lists all dimensions in the order of DefaultOrder.
+// Dimensions lists the dimensions of coordinates in the order of DefaultOrder.
 func Dimensions() []Dimension { return []Dimension{Tensor, Context, Pipeline, Data} }
+
+// Shown lists the dimensions along which groups are shown: Dimensions, and with expert groups Expert and ExpertCopies.
+func (g *Grid) Shown() []Dimension {
+	if g.expert == 1 {
+		return Dimensions()
+	}
+	return append(Dimensions(), Expert, ExpertCopies)
+}
+
+// At returns a rank's place along a dimension of Shown.
+func (g *Grid) At(rank int, d Dimension) int {
+	switch place, group := g.ExpertPlace(rank); d {
+	case Expert:
+		return place
+	case ExpertCopies:
+		return group
+	}
+	return g.Coordinates(rank)[d]
+}
 
 // Describe returns one line with the number of ranks, their order, and the number and size of groups along each dimension, such
 // as "8 ranks, tp 2 × cp 1 × pp 2 × dp 2 in the order tp-cp-pp-dp: tp 4 groups of 2, pp 4 of 2, dp 4 of 2".
 func (g *Grid) Describe() string {
 	var all []string
-	for _, d := range Dimensions() {
+	for _, d := range g.Shown() {
 		if counts := g.groupCounts(d); counts != "" {
 			all = append(all, fmt.Sprintf("%v %s", d, counts))
 		}
@@ -53,7 +72,7 @@ func (g *Grid) groupCounts(d Dimension) string {
 			sizes[n] += n * rest
 		}
 	default:
-		sizes[g.size[d]] = g.World()
+		sizes[g.Size(d)] = g.World()
 	}
 	var parts []string
 	for n, ranks := range sizes {

@@ -33,18 +33,22 @@ const (
 	numDimensions
 )
 
-// Copies stands for Context and Data together. Ranks that differ only in these hold copies of the same weights and add their
-// gradients.
-const Copies = numDimensions
+// Dimensions that are made of the others. A group of one of them has no other dimension.
+const (
+	// Copies stands for Context and Data together. Ranks that differ only in these hold copies of the same weights and add their
+	// gradients. With expert groups that is true of all weights but those of experts.
+	Copies = numDimensions + iota
+	// Expert divides the ranks of Copies into groups that share the experts: see Sizes.Expert.
+	Expert
+	// ExpertCopies has the ranks of Copies with the same experts.
+	ExpertCopies
+	// NumDimensions is the number of all dimensions, for arrays by dimension.
+	NumDimensions
+)
 
-var dimensionNames = [numDimensions]string{"tp", "cp", "pp", "dp"}
+var dimensionNames = [...]string{"tp", "cp", "pp", "dp", "copies", "ep", "edp"}
 
-func (d Dimension) String() string {
-	if d == Copies {
-		return "copies"
-	}
-	return dimensionNames[d]
-}
+func (d Dimension) String() string { return dimensionNames[d] }
 
 // along resolves Copies. Without context groups it is Data and has Data's name.
 func (g *Grid) along(dims []Dimension) []Dimension {
@@ -73,6 +77,9 @@ type Sizes struct {
 	Order string
 	// World is the required number of ranks; 0: the product of the sizes.
 	World int
+	// Expert is the number of ranks that share the experts of a layer: so many consecutive ranks of Copies. It must divide the
+	// number of copies.
+	Expert int
 }
 
 // Coordinates holds a rank's coordinate along each dimension, indexed by Dimension.
@@ -84,6 +91,7 @@ type Grid struct {
 	stride Coordinates
 	tensor []int // each stage's tensor size if they differ; otherwise nil
 	before []int // sum of the tensor sizes of the stages before each stage; the last entry is the total
+	expert int
 	order  string
 }
 
@@ -115,6 +123,9 @@ func New(s Sizes) (*Grid, error) {
 	if err := g.number(s.Order); err != nil {
 		return nil, err
 	}
+	if err := g.setExpert(s.Expert); err != nil {
+		return nil, err
+	}
 	if s.World != 0 && s.World != g.World() {
 		return nil, fmt.Errorf("%w: the world has %s, but %s has %d", ErrGrid, words.Plural(s.World, "rank"), g, g.World())
 	}
@@ -143,7 +154,7 @@ func (g *Grid) number(order string) error {
 	}
 	var dims []Dimension
 	for _, name := range strings.Split(order, "-") {
-		d := Dimension(slices.Index(dimensionNames[:], name))
+		d := Dimension(slices.Index(dimensionNames[:numDimensions], name))
 		if d < 0 || slices.Contains(dims, d) {
 			return fmt.Errorf("%w: the order %q must name tp, cp, pp and dp at most once each, such as %q", ErrGrid, order, DefaultOrder)
 		}
@@ -198,8 +209,13 @@ func (g *Grid) World() int {
 
 // Size returns the number of ranks along a dimension; for Tensor, the largest over the stages.
 func (g *Grid) Size(d Dimension) int {
-	if d == Copies {
+	switch d {
+	case Copies:
 		return g.size[Context] * g.size[Data]
+	case Expert:
+		return g.expert
+	case ExpertCopies:
+		return g.size[Context] * g.size[Data] / g.expert
 	}
 	return g.size[d]
 }
@@ -247,6 +263,9 @@ func (g *Grid) Coordinates(rank int) (at Coordinates) {
 // Group lists, in ascending order, the ranks that differ from the given rank only in the given dimensions. It includes the
 // rank itself.
 func (g *Grid) Group(rank int, dims ...Dimension) []int {
+	if slices.Equal(dims, []Dimension{Expert}) || slices.Equal(dims, []Dimension{ExpertCopies}) {
+		return g.expertGroup(rank, dims[0])
+	}
 	var all []int
 	at, dims := g.Coordinates(rank), g.along(dims)
 	var vary func(i int)
@@ -282,6 +301,9 @@ func (g *Grid) Groups(dims ...Dimension) [][]int {
 // Name names a rank's group along the given dimensions by the coordinates that its members share, such as
 // "dp of pp 1, tp 0".
 func (g *Grid) Name(rank int, dims ...Dimension) string {
+	if slices.Equal(dims, []Dimension{Expert}) || slices.Equal(dims, []Dimension{ExpertCopies}) {
+		return g.expertName(rank, dims[0])
+	}
 	at, dims := g.Coordinates(rank), g.along(dims)
 	names := make([]string, 0, len(dims))
 	var common []string

@@ -200,6 +200,8 @@ func TestNewRefuses(t *testing.T) {
 		{grid.Sizes{Tensor: []int{1, 2}, Pipeline: 2, Order: "tp-cp-dp-pp"}, []string{"tp-cp-dp-pp", "tp-cp-pp-dp"}},
 		{grid.Sizes{Tensor: []int{2}, Context: 1, Pipeline: 4, Data: 3, World: 16}, []string{"16", "tp 2", "cp 1", "pp 4", "dp 3", "24"}},
 		{grid.Sizes{Tensor: []int{1, 2}, Pipeline: 2, Data: 3, World: 16}, []string{"16", "1 + 2", "dp 3", "9"}},
+		{grid.Sizes{Context: 2, Data: 3, Expert: 4}, []string{"expert groups of 4", "6 ranks", "cp 2 × dp 3"}},
+		{grid.Sizes{Expert: -1}, []string{"-1"}},
 	} {
 		_, err := grid.New(c.sizes)
 		if !errors.Is(err, grid.ErrGrid) {

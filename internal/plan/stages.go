@@ -45,7 +45,8 @@ func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Sourc
 	if p.grid.World() > p.table.NumRanks() {
 		s.Grid, s.Replicas, s.SplitState, s.FailGroups, s.GroupStatus = p.grid, replicas, p.cfg.Parallel.Zero > 0, groups.Fail, groups.Status
 		s.Slices, s.Way = p.sequence(), p.way()
-		if p.cfg.Parallel.Zero == 0 {
+		s.Experts = p.expertParam
+		if p.cfg.Parallel.Zero == 0 && p.grid.Size(grid.Expert) == 1 {
 			s.Copies = func(rank int) []int { return p.grid.Group(rank, grid.Copies) }
 		}
 		if n := p.grid.Positions(p.slices()); n > 1 {
@@ -59,7 +60,7 @@ func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Sourc
 // longer ones first.
 func (p *Plan) replicas(evalMicrobatches int) ([]actors.Replica, error) {
 	n := p.grid.Size(grid.Data)
-	if p.cfg.SharesWeights() { // all replicas must gather equally often: some microbatches may be empty
+	if p.cfg.MeetsInPasses() { // all replicas must meet equally often: some microbatches may be empty
 		evalMicrobatches = (evalMicrobatches + n - 1) / n * n
 	}
 	all := make([]actors.Replica, n)
@@ -127,6 +128,7 @@ func (p *Plan) Digest() [sha256.Size]byte {
 	}
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())
+		fmt.Fprintf(h, "%d\n", p.grid.Size(grid.Expert))
 	}
 	if !p.model.Config.Language() { // its layers are the program's
 		fmt.Fprintf(h, "%q\n", p.model.Names())

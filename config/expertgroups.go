@@ -1,0 +1,40 @@
+package config
+
+import "fmt"
+
+// expertGroups checks what ranks that share experts cannot do.
+func (c *checker) expertGroups() {
+	n := c.Parallel.Expert
+	if !c.clean("parallel.expert") || n == 1 {
+		return
+	}
+	refuse := func(other string, wrong bool, sentence, hint string) {
+		if c.clean(other) && wrong {
+			c.disagree("parallel.expert", other, sentence, hint)
+		}
+	}
+	if copies := c.Parallel.Data * c.Parallel.Context; copies%n > 0 {
+		c.disagree("parallel.expert", "parallel.data", fmt.Sprintf("does not divide the %d ranks with the same layers (parallel.data × "+
+			"parallel.context)", copies), "use a divisor of that number, or more replicas")
+		return
+	}
+	if m := c.Model; m.From == "" {
+		refuse("model.experts", m.Experts == 0, "is set, but the model has no experts", "leave expert out, or use a family with experts")
+		refuse("model.experts", m.Experts%n > 0, fmt.Sprintf("does not divide %s", c.say("model.experts")),
+			"use a divisor of the number of experts")
+	}
+	if k := c.Batch.Sequences / max(c.Batch.Microbatch, 1); c.clean("batch.sequences", "batch.microbatch") && k >= c.Parallel.Data {
+		refuse("parallel.data", k%c.Parallel.Data > 0, fmt.Sprintf("needs replicas with equally many microbatches, but %d microbatches a step "+
+			"are not divisible by %s", k, c.say("parallel.data")), "change batch.sequences or batch.microbatch")
+	}
+	refuse("parallel.zero", c.Parallel.Zero > 0, "cannot be combined with ZeRO", "set zero = 0")
+	refuse("pipeline.post_validation", c.Pipeline.PostValidation, "makes ranks exchange tokens in each layer, but post_validation may stop "+
+		"a rank in the middle of a step", "set post_validation = false")
+	refuse("optimizer.state_dtype", c.Optimizer.StateDType == StateInt8, fmt.Sprintf("would split the blocks of %s",
+		c.say("optimizer.state_dtype")), `set state_dtype = "bfloat16"`)
+	refuse("adapter.rank", c.Adapter.Rank > 0, "cannot be combined with an adapter", "leave [adapter] out, or set expert = 1")
+}
+
+// MeetsInPasses reports whether replicas wait for each other in the passes of a microbatch: with ZeRO-3, or to exchange
+// tokens of experts. They must then compute equally many microbatches, also in a validation.
+func (c *Config) MeetsInPasses() bool { return c.SharesWeights() || c.Parallel.Expert > 1 }
