@@ -370,7 +370,13 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 	weigh := WeighRowsArgs{Rows: f(8, 5), DRows: f(8, 5), DWeights: f(4, 2), Weights: f(4, 2), Places: ids(4, 2)}
 	l.WeighRows(weigh.Rows, weigh.DRows, weigh.DWeights, weigh.Weights, weigh.Places)
 	recorded(c, KindWeighRows, (*Op).WeighRows, weigh)
-	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}} {
+	weigh = WeighRowsArgs{Rows: f(8, 5), DRows: f(8, 5), DWeights: f(8, 1), Weights: f(8, 1), Offsets: ids(3)}
+	l.WeighOwnRows(weigh.Rows, weigh.DRows, weigh.DWeights, weigh.Weights, weigh.Offsets)
+	recorded(c, KindWeighRows, (*Op).WeighRows, weigh)
+	source := SourceOffsetsArgs{Offsets: ids(5), Table: ids(2, 5), Rank: 1}
+	l.SourceOffsets(source.Offsets, source.Table, source.Rank)
+	recorded(c, KindSourceOffsets, (*Op).SourceOffsets, source)
+	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}, {Sources: 1}} {
 		b := f(3, 5, 6)
 		if g.TransB {
 			b = f(3, 6, 5)
@@ -380,6 +386,9 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 		recorded(c, KindGroupedMatMul, (*Op).GroupedMatMul, product)
 		weight := GroupedWeightGradArgs{DWeight: f(3, 6, 5), DY: f(8, 6), X: f(8, 5), Offsets: ids(4), BF16: g.BF16}
 		l.GroupedWeightGrad(weight.DWeight, weight.DY, weight.X, weight.Offsets, g.BF16)
+		recorded(c, KindGroupedWeightGrad, (*Op).GroupedWeightGrad, weight)
+		weight = GroupedWeightGradArgs{DWeight: f(3, 6, 5), DY: f(8, 6), X: f(8, 5), Offsets: ids(10), BF16: g.BF16, Source: 1, Sources: 3}
+		l.SourceWeightGrad(weight.DWeight, weight.DY, weight.X, weight.Offsets, 1, 3, g.BF16)
 		recorded(c, KindGroupedWeightGrad, (*Op).GroupedWeightGrad, weight)
 	}
 }

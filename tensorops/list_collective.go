@@ -13,12 +13,13 @@ const (
 	Broadcast
 	AllToAll
 	RingForward
+	AllToAllV
 	Barrier
 	numCollectives
 )
 
 var collectiveNames = [numCollectives]string{"all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "ring_forward",
-	"barrier"}
+	"all_to_all_v", "barrier"}
 
 func (c Collective) String() string {
 	if c >= numCollectives {
@@ -122,12 +123,15 @@ type CollectiveArgs struct {
 	How      Reduction
 	Group    Group
 	Later    bool // recorded by Begin
+	// For AllToAllV.
+	Table Tensor
+	Back  bool
 }
 
 // Put stores the operands.
 func (a CollectiveArgs) Put(o *Op) {
-	o.operands(a.Dst, a.Src)
-	o.I = [8]int{int(a.What), a.Dim, a.Root, int(a.How)}
+	o.operands(a.Dst, a.Src, a.Table)
+	o.I = [8]int{int(a.What), a.Dim, a.Root, int(a.How), truth(a.Back)}
 	o.Group = a.Group
 	o.set(FlagLater, a.Later)
 }
@@ -135,7 +139,7 @@ func (a CollectiveArgs) Put(o *Op) {
 // Collective reads the operands.
 func (o *Op) Collective() CollectiveArgs {
 	return CollectiveArgs{What: Collective(o.I[0]), Dst: o.T[0], Src: o.T[1], Dim: o.I[1], Root: o.I[2], How: Reduction(o.I[3]),
-		Group: o.Group, Later: o.Has(FlagLater)}
+		Group: o.Group, Later: o.Has(FlagLater), Table: o.T[2], Back: o.I[4] != 0}
 }
 
 // Check compares the operands with each other and with the group.
@@ -148,6 +152,9 @@ func (a CollectiveArgs) Check() error {
 	}
 	if !a.Dst.Valid() || !a.Src.Valid() || !a.Dst.Contiguous() || !a.Src.Contiguous() || a.Dst.dtype != a.Src.dtype {
 		return fmt.Errorf("%v needs contiguous tensors of one type", a.What)
+	}
+	if a.What == AllToAllV {
+		return a.checkTable()
 	}
 	members, reduces := a.Group.Size(), a.What == AllReduce || a.What == ReduceScatter
 	if reduces && a.Dst.dtype == Int32 && a.How == Mean {

@@ -144,6 +144,14 @@ func TestListErrors(t *testing.T) {
 		{"weights of fewer places", func() { l.WeighRows(f(8, 5), f(8, 5), f(4, 1), f(4, 2), i(4, 2)) }},
 		{"a matrix too few", func() { l.GroupedMatMul(f(8, 6), f(8, 5), f(2, 5, 6), i(4), tensorops.GroupedOpts{}) }},
 		{"a gradient of other experts", func() { l.GroupedWeightGrad(f(2, 6, 5), f(8, 6), f(8, 5), i(4), false) }},
+		{"a gradient of no source", func() { l.SourceWeightGrad(f(2, 6, 5), f(8, 6), f(8, 5), i(7), 3, 3, false) }},
+		{"offsets that sources do not divide", func() { l.SourceWeightGrad(f(2, 6, 5), f(8, 6), f(8, 5), i(6), 0, 3, false) }},
+		{"a product of parts that do not divide", func() {
+			l.GroupedMatMul(f(8, 6), f(8, 5), f(2, 5, 6), i(4), tensorops.GroupedOpts{Sources: 2})
+		}},
+		{"weights of other rows", func() { l.WeighOwnRows(f(8, 5), f(8, 5), f(4, 1), f(4, 1), i(3)) }},
+		{"a table of other sources", func() { l.SourceOffsets(i(6), i(2, 6), 0) }},
+		{"offsets of no rank", func() { l.SourceOffsets(i(5), i(2, 5), 2) }},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},

@@ -60,6 +60,7 @@ const (
 	KindWeighRows
 	KindGroupedMatMul
 	KindGroupedWeightGrad
+	KindSourceOffsets
 	KindCrossEntropy
 	KindCrossEntropyPart
 	KindCrossEntropyJoin
@@ -128,9 +129,10 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindRouteStats:           {"route_stats", "stats scores offsets"},
 	KindDispatch:             {"dispatch", "rows x places"},
 	KindCombine:              {"combine", "y rows places weights"},
-	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places"},
+	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places offsets"},
 	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets"},
 	KindGroupedWeightGrad:    {"grouped_weight_grad", "dweight dy x offsets"},
+	KindSourceOffsets:        {"source_offsets", "offsets table"},
 	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits rowScale"},
 	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
 	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits rowScale"},
@@ -145,7 +147,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindSGD:                  {"sgd", "w m g copy"},
 	KindNarrowState:          {"narrow_state", "to scales x"},
 	KindWidenState:           {"widen_state", "x from scales"},
-	KindCollective:           {"collective", "dst src"},
+	KindCollective:           {"collective", "dst src table"},
 	KindAwait:                {"await", ""},
 	KindSpin:                 {"spin", ""},
 	KindCall:                 {"call", ""},

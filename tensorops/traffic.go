@@ -27,7 +27,7 @@ func (l *List) Traffic() (t Traffic) {
 		switch a.What {
 		case AllReduce:
 			t.Bytes += 2 * src * (n - 1) / n
-		case ReduceScatter, AllToAll, Broadcast: // a broadcast is passed on in pieces, from one member to the next
+		case ReduceScatter, AllToAll, AllToAllV, Broadcast: // a broadcast is passed on in pieces, from one member to the next
 			t.Bytes += src * (n - 1) / n
 		case AllGather:
 			t.Bytes += src * (n - 1)

@@ -75,6 +75,13 @@ func (g *Group) begin(a tensorops.CollectiveArgs, done func(error)) {
 		return
 	}
 	c.sig = SignatureOf(a)
+	if a.What == tensorops.AllToAllV {
+		c.sig = c.sig.ofTable(tensorops.Bytes(a.Table))
+		if err := g.checkRows(a); err != nil {
+			done(fmt.Errorf("%s, %v: %w", g.title(), c.sig, err))
+			return
+		}
+	}
 	if err := g.checkOverlap(a); err != nil {
 		done(fmt.Errorf("%s, %v: %w", g.title(), c.sig, err))
 		return

@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	messageVersion = 1
+	messageVersion = 2
 	headerBytes    = 52
 )
 

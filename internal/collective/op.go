@@ -76,11 +76,11 @@ func (o *op) conflicts(later *op) bool {
 	if a.What == tensorops.Barrier || b.What == tensorops.Barrier {
 		return false
 	}
-	return overlap(a.Dst, b.Dst) || overlap(a.Dst, b.Src) || overlap(a.Src, b.Dst)
+	return overlap(a.Dst, b.Dst) || overlap(a.Dst, b.Src) || overlap(a.Src, b.Dst) || overlap(a.Dst, b.Table) || overlap(a.Table, b.Dst)
 }
 
 func overlap(t, u tensorops.Tensor) bool {
-	if t.Buffer() != u.Buffer() {
+	if !t.Valid() || !u.Valid() || t.Buffer() != u.Buffer() {
 		return false
 	}
 	size, other := t.DType().Size(), u.DType().Size()
@@ -107,10 +107,11 @@ func (o *op) activate(d *due) {
 	for peer := range x.size {
 		expected := 0
 		if p.givers[peer] {
-			o.expected[peer] += x.sizes.pieces(p.takes)
-			expected += p.takes
+			takes := p.takesFrom(peer)
+			o.expected[peer] += x.sizes.pieces(takes)
+			expected += takes
 			if !p.reduces {
-				o.left += x.sizes.pieces(p.takes)
+				o.left += x.sizes.pieces(takes)
 			}
 		}
 		if p.from[peer] {
@@ -144,7 +145,7 @@ func (o *op) activate(d *due) {
 		}
 	}
 	o.pumpAll(d)
-	if p.localDst != nil && p.localDst.length > 0 && &p.localDst.mem[0] != &p.localSrc.mem[0] {
+	if p.localDst != nil && p.localDst.length > 0 && (p.lengths != nil || &p.localDst.mem[0] != &p.localSrc.mem[0]) {
 		o.left++
 		o.schedule(-1, d, p.localDst.length)
 	}
@@ -195,7 +196,7 @@ func (o *op) expects(from int, m message, lens []int) (region, error) {
 	var into region
 	switch {
 	case m.phase == gives && p.givers[from]:
-		length, run = p.takes, p.wireRun
+		length, run = p.takesFrom(from), p.wireRun
 		if p.into[from] != nil {
 			into = *p.into[from]
 		}

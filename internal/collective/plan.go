@@ -23,6 +23,7 @@ type plan struct {
 	givers  []bool
 	takes   int       // bytes of each giver's contribution
 	into    []*region // where a giver's contribution goes, unless it is reduced
+	lengths []int     // bytes of each giver's contribution, if they differ
 	wireRun int       // contributions are cut every so many bytes; 0: nowhere
 
 	// The reduction of own and all that is given.
@@ -93,10 +94,20 @@ func newPlan(a tensorops.CollectiveArgs, rank, n int, z sizes) *plan {
 		whole, into := dense(src), dense(dst)
 		before := (rank + n - 1) % n
 		p.give[(rank+1)%n], p.givers[before], p.into[before], p.takes = &whole, true, &into, len(src)
+	case tensorops.AllToAllV:
+		p.exchangeRows(a, rank)
 	case tensorops.Broadcast:
 		p.broadcast(dst, size, a.Root, rank, n, z)
 	}
 	return p
+}
+
+// takesFrom returns the bytes of a giver's contribution.
+func (p *plan) takesFrom(peer int) int {
+	if p.lengths != nil {
+		return p.lengths[peer]
+	}
+	return p.takes
 }
 
 // everybody calls f for all others, who give something.

@@ -6,18 +6,49 @@ type region struct {
 	run    int    // bytes of a run
 	stride int    // bytes from one run to the next
 	length int    // bytes of all runs
+	// pieces are runs of several lengths instead, at any distances.
+	pieces []stretch
+}
+
+// stretch is a run of a region: n bytes from byte at of its memory on, the region's bytes from first on.
+type stretch struct{ at, n, first int }
+
+// add appends a run. One that follows the last in memory becomes part of it.
+func (r *region) add(at, n int) {
+	if last := len(r.pieces) - 1; last >= 0 && r.pieces[last].at+r.pieces[last].n == at {
+		r.pieces[last].n += n
+	} else {
+		r.pieces = append(r.pieces, stretch{at, n, r.length})
+	}
+	r.length += n
 }
 
 func dense(b []byte) region { return region{mem: b, run: len(b), stride: len(b), length: len(b)} }
 
+// only returns a region of at most one run of add as that run.
+func (r region) only() region {
+	if len(r.pieces) == 0 {
+		return region{}
+	}
+	return dense(r.mem[r.pieces[0].at:][:r.length])
+}
+
 // strided reports whether the runs don't follow each other.
-func (r region) strided() bool { return r.stride != r.run && r.length > r.run }
+func (r region) strided() bool { return len(r.pieces) > 0 || r.stride != r.run && r.length > r.run }
 
 // each calls f for the memory of bytes lo to hi, run by run; at counts from lo.
 func (r region) each(lo, hi int, f func(at int, b []byte)) {
 	if !r.strided() {
 		if lo < hi {
 			f(0, r.mem[lo:hi])
+		}
+		return
+	}
+	if len(r.pieces) > 0 {
+		for _, s := range r.pieces {
+			if from, to := max(lo, s.first), min(hi, s.first+s.n); from < to {
+				f(from-lo, r.mem[s.at+from-s.first:][:to-from])
+			}
 		}
 		return
 	}

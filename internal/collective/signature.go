@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"hash/crc32"
 	"strings"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -38,7 +39,20 @@ func SignatureOf(a tensorops.CollectiveArgs) Signature {
 		s.dim = int32(a.Dim)
 	case tensorops.Broadcast:
 		s.root = int32(a.Root)
+	case tensorops.AllToAllV: // the members' rows differ in number
+		s.rank, s.dims = 1, [tensorops.MaxRank]int32{s.dims[1]}
+		s.dim = int32(a.Table.Cols() - 1)
+		if a.Back {
+			s.how = 1
+		}
 	}
+	return s
+}
+
+// ofTable returns the signature of an AllToAllV with the numbers of its table: members with different tables would exchange
+// different rows.
+func (s Signature) ofTable(table []byte) Signature {
+	s.root = int32(crc32.ChecksumIEEE(table) &^ (1 << 31))
 	return s
 }
 
@@ -57,6 +71,15 @@ func (s Signature) String() string {
 		fmt.Fprintf(&b, " along dimension %d", s.dim)
 	case tensorops.Broadcast:
 		fmt.Fprintf(&b, " from rank %d", s.root)
+	case tensorops.AllToAllV:
+		where := "to"
+		if s.how != 0 {
+			where = "back from"
+		}
+		fmt.Fprintf(&b, " %s %d experts", where, s.dim)
+		if s.root != 0 {
+			fmt.Fprintf(&b, " by table %08x", s.root)
+		}
 	}
 	return b.String()
 }

@@ -25,7 +25,7 @@ type work struct {
 func newWork(calls []call) *work {
 	a := &calls[0]
 	w := &work{calls: calls, n: len(calls)}
-	if a.What == tensorops.Barrier || a.Src.Len() == 0 {
+	if a.What == tensorops.Barrier || a.Src.Len() == 0 && a.What != tensorops.AllToAllV {
 		return w
 	}
 	w.size = a.Src.DType().Size()
@@ -51,6 +51,9 @@ func newWork(calls []call) *work {
 		w.run, slices, w.length = (*work).allToAll, w.n*w.n, a.Src.Len()/w.n
 	case tensorops.RingForward:
 		w.run, slices = (*work).ringForward, w.n
+	case tensorops.AllToAllV:
+		w.exchangeRows()
+		return w
 	}
 	w.chunk = max(1, chunkBytes/w.size/w.n)
 	w.per = (w.length + w.chunk - 1) / w.chunk

@@ -85,6 +85,18 @@ func (g grouped) record(b *builder) {
 	b.check(dweight, "dweight of %v", g).summed(rows)
 }
 
+// recordSources is record for rows of several sources, of which the last rows belong to no expert.
+func (g grouped) recordSources(b *builder, source int) {
+	at, used := offsetsOf(g.counts)
+	rows, experts, offsets := used+3, len(g.counts)/g.Sources, b.ints(at, len(at))
+	c := b.garbage(rows, g.n)
+	b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(experts, g.k, g.n), offsets, g.GroupedOpts)
+	b.check(c.RowRange(0, used), "C of %v", g).summed(g.k)
+	dweight := b.single(experts, g.n, g.k)
+	b.SourceWeightGrad(dweight, b.normal(rows, g.n), b.normal(rows, g.k), offsets, source, g.Sources, g.BF16)
+	b.check(dweight, "dweight of %v from source %d", g, source).summed(used)
+}
+
 // groupedCases are products of the groups, and gradients of their weights.
 func groupedCases(kind tensorops.Kind) []Case {
 	all := func(bf16 bool) func(b *builder) {
@@ -97,6 +109,9 @@ func groupedCases(kind tensorops.Kind) []Case {
 			}
 			grouped{[]int{70, 3, 150}, 200, 130, tensorops.GroupedOpts{TransB: true, BF16: bf16}}.record(b)
 			grouped{[]int{3, 150}, 130, 0, tensorops.GroupedOpts{BF16: bf16}}.record(b)
+			for source := range 3 {
+				grouped{[]int{5, 0, 7, 0, 0, 0, 70, 1, 0}, 33, 20, tensorops.GroupedOpts{BF16: bf16, Sources: 3}}.recordSources(b, source)
+			}
 		}
 	}
 	rounded := Case{kind.String() + "/bf16", kind, all(true)}
@@ -159,6 +174,24 @@ func expertCases() []Case {
 				b.check(stats, "stats of %v", s)
 			}
 		}},
+		{"source_offsets/shapes", tensorops.KindSourceOffsets, func(b *builder) {
+			for _, s := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {3, 6}, {4, 16}, {2, 0}} {
+				var table []int32
+				for source := range s[0] {
+					counts := make([]int, s[1])
+					for e := range counts {
+						counts[e] = (source*7 + e*5) % 4
+					}
+					row, _ := offsetsOf(counts)
+					table = append(table, row...)
+				}
+				for rank := range s[0] {
+					offsets := b.blank(s[1] + 1)
+					b.SourceOffsets(offsets, b.ints(table, s[0], s[1]+1), rank)
+					b.check(offsets, "offsets of rank %d of %v", rank, s)
+				}
+			}
+		}},
 		// A score of 0 has no entropy.
 		{"route_stats/zero", tensorops.KindRouteStats, func(b *builder) {
 			stats := b.garbage64(tensorops.RouteCounts + 2)
@@ -207,4 +240,12 @@ func (b *builder) weighRows(places tensorops.Tensor, width int, what string) {
 	b.check(dweights, "dweights of %v", what).summed(width)
 	b.check(rows, "rows of %v", what)
 	b.check(drows, "drows of %v", what)
+	if n == 0 {
+		return
+	}
+	own, used := b.garbage32(n*k, 1), n*k-1 // the last row belongs to nothing
+	b.WeighOwnRows(rows, drows, own, b.single(n*k, 1), b.ints([]int32{0, int32(used)}, 2))
+	b.check(own.RowRange(0, used), "dweights of the rows of %v", what).summed(width)
+	b.check(rows, "rows of %v weighed again", what)
+	b.check(drows, "drows of %v weighed again", what)
 }

@@ -75,6 +75,7 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindWeighRows:            2,
 	tensorops.KindGroupedMatMul:        2,
 	tensorops.KindGroupedWeightGrad:    2,
+	tensorops.KindSourceOffsets:        0,
 	tensorops.KindCrossEntropy:         4,
 	tensorops.KindCrossEntropyPart:     4,
 	tensorops.KindCrossEntropyJoin:     4,

@@ -159,12 +159,13 @@ func (x *exec) do(op *tensorops.Op) error {
 	case tensorops.KindCombine:
 		return x.overRows(op.Combine().Y, combine)
 	case tensorops.KindWeighRows:
-		a := op.WeighRows()
-		return x.parallel(a.Places.Rows(), rowGrain(a.Places.Cols()*a.Rows.Cols()), weighRows)
+		return x.weighRows()
 	case tensorops.KindGroupedMatMul:
 		return x.groupedMatMul()
 	case tensorops.KindGroupedWeightGrad:
 		return x.groupedWeightGrad()
+	case tensorops.KindSourceOffsets:
+		return x.sourceOffsets()
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:

@@ -46,14 +46,34 @@ func combine(x *exec, lo, hi int) {
 	}
 }
 
-// weighRows takes a range of tokens, whose rows nobody else has.
-func weighRows(x *exec, lo, hi int) {
+// weighRows weighs the rows of each token, or its own rows up to the last offset.
+func (x *exec) weighRows() error {
 	a := x.op.WeighRows()
-	rows, drows, places, vec := x.values(0, a.Rows), x.values(1, a.DRows), i32(a.Places), x.dev.kernels.vec
+	if a.Places.Valid() {
+		return x.parallel(a.Places.Rows(), rowGrain(a.Places.Cols()*a.Rows.Cols()), weighRowsRange)
+	}
+	offsets := i32(a.Offsets)
+	if err := tensorops.CheckSourceOffsets(offsets, a.Rows.Rows(), 1); err != nil {
+		return err
+	}
+	return x.parallel(int(offsets[len(offsets)-1]), rowGrain(a.Rows.Cols()), weighRowsRange)
+}
+
+// weighRowsRange takes a range of tokens, whose rows nobody else has, or of rows.
+func weighRowsRange(x *exec, lo, hi int) {
+	a := x.op.WeighRows()
+	rows, drows, vec := x.values(0, a.Rows), x.values(1, a.DRows), x.dev.kernels.vec
 	weights, dweights := f32(a.Weights), f32(a.DWeights)
-	k, c := a.Places.Cols(), a.Rows.Cols()
+	k, c := 1, a.Rows.Cols()
+	var places []int32
+	if a.Places.Valid() {
+		places, k = i32(a.Places), a.Places.Cols()
+	}
 	for pair := lo * k; pair < hi*k; pair++ {
-		at := placeAt(places, pair, a.Rows.Rows()) * c
+		at := pair * c
+		if places != nil {
+			at = placeAt(places, pair, a.Rows.Rows()) * c
+		}
 		r, d, w := x.get(rows, at, at+c), x.get(drows, at, at+c), weights[pair]
 		dweights[pair] = x.rowDot(r, d)
 		vec.Scaled(r, r, w)
@@ -61,6 +81,16 @@ func weighRows(x *exec, lo, hi int) {
 		vec.Scaled(d, d, w)
 		x.put(drows, at, d)
 	}
+}
+
+// sourceOffsets says where the rows of each expert and source begin.
+func (x *exec) sourceOffsets() error {
+	a := x.op.SourceOffsets()
+	t, err := tensorops.ReadSources(i32(a.Table), a.Table.Rows())
+	if err == nil {
+		t.Offsets(i32(a.Offsets), a.Rank)
+	}
+	return err
 }
 
 // rowDot is Σ a·b, in parts of a fixed length.

@@ -13,21 +13,21 @@ const limitOneExpert = 1 << 23
 // of cores: see product.
 func (x *exec) groupedMatMul() error {
 	a := x.op.GroupedMatMul()
-	return x.grouped(i32(a.Offsets), a.A.Rows(), groupedRanges)
+	return x.grouped(i32(a.Offsets), a.A.Rows(), a.Sources, groupedRanges)
 }
 
 // groupedWeightGrad does the same for gradients of weights.
 func (x *exec) groupedWeightGrad() error {
 	a := x.op.GroupedWeightGrad()
-	return x.grouped(i32(a.Offsets), a.X.Rows(), groupedRanges)
+	return x.grouped(i32(a.Offsets), a.X.Rows(), a.Sources, groupedRanges)
 }
 
 // grouped carries out the products of small experts side by side, and then those of large ones one after another.
-func (x *exec) grouped(offsets []int32, rows int, small rangeFunc) error {
-	if err := tensorops.CheckOffsets(offsets, rows); err != nil {
+func (x *exec) grouped(offsets []int32, rows, sources int, small rangeFunc) error {
+	if err := tensorops.CheckSourceOffsets(offsets, rows, sources); err != nil {
 		return err
 	}
-	experts := len(offsets) - 1
+	experts := (len(offsets) - 1) / max(sources, 1)
 	if err := x.parallel(experts, 1, small); err != nil {
 		return err
 	}
@@ -58,16 +58,16 @@ func (x *exec) expertProduct(e int) product {
 	}
 	if x.op.Kind == tensorops.KindGroupedWeightGrad {
 		a := x.op.GroupedWeightGrad()
-		offsets := i32(a.Offsets)
-		from, to := int(offsets[e]), int(offsets[e+1])
+		offsets := i32(a.Offsets)[e*max(a.Sources, 1)+a.Source:]
+		from, to := int(offsets[0]), int(offsets[1])
 		p.m, p.n, p.k, p.add = a.DY.Cols(), a.X.Cols(), to-from, true
 		p.a, p.b = matrixOf(a.DY.RowRange(from, to), true), matrixOf(a.X.RowRange(from, to), false)
 		p.c = matrixOf(a.DWeight.RowRange(e*p.m, (e+1)*p.m), false)
 		return p
 	}
 	a := x.op.GroupedMatMul()
-	offsets := i32(a.Offsets)
-	from, to := int(offsets[e]), int(offsets[e+1])
+	offsets, parts := i32(a.Offsets), max(a.Sources, 1)
+	from, to := int(offsets[e*parts]), int(offsets[(e+1)*parts])
 	p.m, p.n, p.k, p.add = to-from, a.C.Cols(), a.A.Cols(), a.Accumulate
 	each := p.k // rows of an expert's matrix
 	if a.TransB {

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -12,6 +13,9 @@ import (
 // destination uploaded after. The batch that fetches starts the collective when it completes.
 func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
 	r, a := &s.run, op.Collective()
+	if a.What == tensorops.AllToAllV { // its table would have to be fetched, too
+		return false, fmt.Errorf("%v: %w", a.What, tensorops.ErrUnsupported)
+	}
 	// A member's part may begin where the whole does.
 	inPlace := a.Dst.Same(a.Src) && a.Dst.SameShape(a.Src)
 	if a.What == tensorops.Barrier || a.Group.Size() <= 1 && inPlace {

@@ -210,20 +210,34 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindWeighRows: func(o operands, n, c int) {
 		k := 1 + o.size("k")
+		if rapid.Bool().Draw(o.t, "own") {
+			o.l.WeighOwnRows(o.f(n, c), o.f(n, c), o.f(n, 1), o.f(n, 1), o.i(k))
+			return
+		}
 		o.l.WeighRows(o.f(n*k, c), o.f(n*k, c), o.f(n, k), o.f(n, k), o.i(n, k))
 	},
 	tensorops.KindGroupedMatMul: func(o operands, n, c int) {
 		experts, k := o.size("experts"), o.size("K")
-		g := tensorops.GroupedOpts{TransB: rapid.Bool().Draw(o.t, "transB"), Accumulate: rapid.Bool().Draw(o.t, "accumulate")}
+		g := tensorops.GroupedOpts{TransB: rapid.Bool().Draw(o.t, "transB"), Accumulate: rapid.Bool().Draw(o.t, "accumulate"),
+			Sources: o.size("sources")}
 		b := [2]int{k, c}
 		if g.TransB {
 			b = [2]int{c, k}
 		}
-		o.l.GroupedMatMul(o.f(n, c), o.f(n, k), o.f(experts, b[0], b[1]), o.i(experts+1), g)
+		o.l.GroupedMatMul(o.f(n, c), o.f(n, k), o.f(experts, b[0], b[1]), o.i(experts*max(g.Sources, 1)+1), g)
 	},
 	tensorops.KindGroupedWeightGrad: func(o operands, n, c int) {
 		experts, k := o.size("experts"), o.size("K")
+		if sources := o.size("sources"); sources > 0 {
+			o.l.SourceWeightGrad(o.f(experts, c, k), o.f(n, c), o.f(n, k), o.i(experts*sources+1), sources-1, sources, false)
+			return
+		}
 		o.l.GroupedWeightGrad(o.f(experts, c, k), o.f(n, c), o.f(n, k), o.i(experts+1), false)
+	},
+	tensorops.KindSourceOffsets: func(o operands, _, _ int) {
+		sources := 1 + o.size("sources")
+		experts := sources * o.size("experts of a rank")
+		o.l.SourceOffsets(o.i(experts+1), o.i(sources, experts+1), sources-1)
 	},
 	tensorops.KindCausalConv: func(o operands, n, c int) {
 		k := 1 + o.size("taps")

@@ -48,26 +48,51 @@ func combine(op *tensorops.Op) error {
 func weighRows(op *tensorops.Op) error {
 	a := op.WeighRows()
 	rows, drows, dweights, weights := matrixOf(a.Rows), matrixOf(a.DRows), Values(a.DWeights), Values(a.Weights)
-	return eachPlace(a.Places, rows.rows, func(_, pair, place int) {
+	weigh := func(_, pair, place int) {
 		dweights[pair] = 0
 		for c := range rows.cols {
 			dweights[pair] += *rows.at(place, c) * *drows.at(place, c)
 			*rows.at(place, c) *= weights[pair]
 			*drows.at(place, c) *= weights[pair]
 		}
-	})
-}
-
-// eachExpert visits the experts with their rows.
-func eachExpert(offsets tensorops.Tensor, rows int, visit func(e, from, to int)) error {
-	at := ids(offsets)
-	if err := tensorops.CheckOffsets(at, rows); err != nil {
+	}
+	if a.Places.Valid() {
+		return eachPlace(a.Places, rows.rows, weigh)
+	}
+	offsets := ids(a.Offsets)
+	if err := tensorops.CheckSourceOffsets(offsets, rows.rows, 1); err != nil {
 		return err
 	}
-	for e := range len(at) - 1 {
-		visit(e, int(at[e]), int(at[e+1]))
+	for row := range int(offsets[len(offsets)-1]) {
+		weigh(row, row, row)
 	}
 	return nil
+}
+
+// eachExpert visits the experts with their rows: those of one source, or with a negative number those of all.
+func eachExpert(offsets tensorops.Tensor, rows, source, sources int, visit func(e, from, to int)) error {
+	at, parts := ids(offsets), max(sources, 1)
+	if err := tensorops.CheckSourceOffsets(at, rows, sources); err != nil {
+		return err
+	}
+	for e := range (len(at) - 1) / parts {
+		if source < 0 {
+			visit(e, int(at[e*parts]), int(at[(e+1)*parts]))
+		} else {
+			visit(e, int(at[e*parts+source]), int(at[e*parts+source+1]))
+		}
+	}
+	return nil
+}
+
+// sourceOffsets: where the rows of each expert and source begin.
+func sourceOffsets(op *tensorops.Op) error {
+	a := op.SourceOffsets()
+	t, err := tensorops.ReadSources(ids(a.Table), a.Table.Rows())
+	if err == nil {
+		t.Offsets(ids(a.Offsets), a.Rank)
+	}
+	return err
 }
 
 // rounder is bf16, or nothing.
@@ -82,7 +107,7 @@ func rounder(half bool) func(float64) float64 {
 func groupedMatMul(op *tensorops.Op) error {
 	args := op.GroupedMatMul()
 	c, a, b, round := matrixOf(args.C), matrixOf(args.A), matrixOf(args.B), rounder(args.BF16)
-	return eachExpert(args.Offsets, a.rows, func(e, from, to int) {
+	return eachExpert(args.Offsets, a.rows, -1, args.Sources, func(e, from, to int) {
 		for p := from; p < to; p++ {
 			for j := range c.cols {
 				sum := 0.0
@@ -106,7 +131,7 @@ func groupedMatMul(op *tensorops.Op) error {
 func groupedWeightGrad(op *tensorops.Op) error {
 	a := op.GroupedWeightGrad()
 	dweight, dy, x, round := matrixOf(a.DWeight), matrixOf(a.DY), matrixOf(a.X), rounder(a.BF16)
-	return eachExpert(a.Offsets, x.rows, func(e, from, to int) {
+	return eachExpert(a.Offsets, x.rows, a.Source, a.Sources, func(e, from, to int) {
 		for j := range dy.cols {
 			for k := range x.cols {
 				sum := 0.0

@@ -194,6 +194,8 @@ func compute(op *tensorops.Op) error {
 		return groupedMatMul(op)
 	case tensorops.KindGroupedWeightGrad:
 		return groupedWeightGrad(op)
+	case tensorops.KindSourceOffsets:
+		return sourceOffsets(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
 	case tensorops.KindCrossEntropyPart:
