@@ -428,9 +428,8 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 			return
 		}
 	}
-	slots, slot := a.spec.slots(), a.spec.slot(m.Rank)
-	a.norms = inSlot(a.norms, m.Norms, slots, slot)
-	a.weights = inSlot(a.weights, m.Weights, slots, slot)
+	a.norms = a.spec.inSlot(a.norms, m.Norms, m.Rank)
+	a.weights = a.spec.inSlot(a.weights, m.Weights, m.Rank)
 	if len(m.Routers) > 0 {
 		if a.routers == nil {
 			a.routers = make([][]stages.RouterStats, a.spec.ranks())
@@ -459,13 +458,14 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 	a.proceed(ctx)
 }
 
-// inSlot stores squared norms of a rank, whose index among those of its stage is slot, of slots.
-func inSlot(all []float64, norms []stages.Norm, slots, slot int) []float64 {
+// inSlot stores squared norms of a rank.
+func (s *Spec) inSlot(all []float64, norms []stages.Norm, rank int) []float64 {
+	slots := s.slots()
 	for _, n := range norms {
 		for len(all) < (n.Param+1)*slots {
 			all = append(all, 0)
 		}
-		all[n.Param*slots+slot] = n.Squared
+		all[n.Param*slots+s.normSlot(rank, n.Param)] = n.Squared
 	}
 	return all
 }

@@ -117,6 +117,9 @@ type Spec struct {
 	Holders map[string][]int
 	// Copies returns the ranks that have the same weights and optimizer state as a rank, with itself; nil: no rank has.
 	Copies func(rank int) []int
+	// Experts reports whether a parameter has the matrices of experts, of which the ranks of an expert group of the grid have
+	// different parts; nil: none has.
+	Experts func(param int) bool
 	// Slices means that each rank of a tensor group has a range of the positions of tensors between
 	// chunks. Way says how these get from one group to another.
 	Slices bool
@@ -277,7 +280,7 @@ func (s *Spec) epochs(step int64) float64 {
 func (s *Spec) sharers() int {
 	n := 1
 	if s.Grid != nil {
-		n = s.Grid.Size(grid.Tensor)
+		n = s.Grid.Size(grid.Tensor) * s.Grid.Size(grid.Expert)
 		if s.SplitState {
 			n *= s.Grid.Size(grid.Copies)
 		}

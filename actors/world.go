@@ -106,6 +106,16 @@ func (s *Spec) slot(rank int) int {
 	return (at[grid.Data]*s.Grid.Size(grid.Context)+at[grid.Context])*s.Grid.Size(grid.Tensor) + at[grid.Tensor]
 }
 
+// normSlot is slot for a part of a parameter's norm. Of the experts' matrices, the ranks with the same experts report parts that
+// follow each other. They are added in the order of the elements, as if each rank had all experts.
+func (s *Spec) normSlot(rank, param int) int {
+	if s.Grid == nil || s.Grid.Size(grid.Expert) == 1 || s.Experts == nil || !s.Experts(param) {
+		return s.slot(rank)
+	}
+	place, group := s.Grid.ExpertPlace(rank)
+	return s.slot(s.Grid.Group(rank, grid.Copies)[place*s.Grid.Size(grid.ExpertCopies)+group])
+}
+
 // checkWorld compares the grid with the tables.
 func (s *Spec) checkWorld() error {
 	all := s.replicas()

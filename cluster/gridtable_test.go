@@ -58,6 +58,16 @@ var gridTable = []struct {
 	{"dp2 zero-2, wide, one microbatch", []string{wide, large, "parallel.data=2", "parallel.zero=2"}, nil, "dp2, wide, one microbatch"},
 	{"tp2 dp2 sequence zero-2, wide, one microbatch", []string{wide, large, "parallel.tensor=2", "parallel.sequence=true", "parallel.data=2",
 		"parallel.zero=2"}, nil, ""},
+	// Experts, whole on each rank and shared.
+	{"dp2, experts", []string{moe, "parallel.data=2"}, nil, ""},
+	{"dp2 ep2, experts", []string{moe, "parallel.data=2", "parallel.expert=2"}, nil, "dp2, experts"},
+	{"dp4, experts", []string{moe, "parallel.data=4"}, nil, ""},
+	{"dp4 ep2, experts", []string{moe, "parallel.data=4", "parallel.expert=2"}, nil, "dp4, experts"},
+	{"dp4 ep4, experts", []string{moe, "parallel.data=4", "parallel.expert=4"}, nil, "dp4, experts"},
+	{"pp2 dp2 ep2, experts", []string{moe, "parallel.data=2", "parallel.expert=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"},
+		"dp2, experts"},
+	{"pp2 dp4 ep2, interleaved, experts", []string{moe, "parallel.data=4", "parallel.expert=2", "pipeline.stages=2", "pipeline.chunks=2",
+		"pipeline.schedule=interleaved", "parallel.order=pp-dp"}, []string{"zb-v"}, "dp4, experts"},
 	// In a U the edge has the first layers, the last ones and the loss; between are stages that are neither first nor last,
 	// or the last stage alone.
 	{"u pp2", slices.Concat(edge(2), []string{"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},
@@ -97,9 +107,12 @@ const wide = "model.hidden=128"
 // large makes a step two microbatches.
 const large = "batch.microbatch=4"
 
+// moe is a model with experts, in whose place the family's keys have no effect.
+const moe = "model.family=mixtral"
+
 // ofAll returns the grid's keys that also apply to one process; a run can resume only with the same.
 func ofAll(sets []string) []string {
-	return slices.DeleteFunc([]string{wide, large}, func(s string) bool { return !slices.Contains(sets, s) })
+	return slices.DeleteFunc([]string{wide, large, moe}, func(s string) bool { return !slices.Contains(sets, s) })
 }
 
 // TestGridTable compares every grid of the table, with one process per rank, with one process of one rank over 50 steps. The
@@ -125,7 +138,7 @@ func TestGridTable(t *testing.T) {
 		}
 		folder := t.TempDir()
 		ones := make(map[string]string)
-		for _, sets := range [][]string{nil, {wide}, {wide, large}} {
+		for _, sets := range [][]string{nil, {wide}, {wide, large}, {moe}} {
 			kind := strings.Join(sets, " ")
 			ones[kind] = filepath.Join(folder, fmt.Sprint("one ", len(ones)))
 			trainHere(t, command{Config: smallRun, Sets: keys(t, ones[kind], base, sets)})

@@ -51,9 +51,15 @@ func (d DataParallel) rank() int {
 // ownPart returns the range [from, to) of a parameter's elements whose norm this rank computes, and
 // that it updates under ZeRO. Each rank has its share of each parameter, so the sum of all norms
 // does not depend on where the parameter is. Without replicas the range covers all elements.
-func (s *Stage) ownPart(p *Param) (from, to int) { return s.partOf(p, s.opts.Data.rank()) }
+func (s *Stage) ownPart(p *Param) (from, to int) {
+	rank, _ := s.copyOf(p)
+	return s.partOf(p, rank)
+}
 
 func (s *Stage) partOf(p *Param, rank int) (from, to int) {
+	if p.experts && !s.opts.Data.splits() {
+		return s.expertPart(p, rank)
+	}
 	n, each := p.Len(), s.partLen(p)
 	return min(rank*each, n), min((rank+1)*each, n)
 }

@@ -16,6 +16,7 @@ type expertFFN struct {
 // expertState holds what a backward needs. The rows that the experts read, and those that they return, are not kept.
 type expertState struct {
 	scores, weights, experts, places, offsets tensorops.Tensor // see tensorops.List.Route
+	table, held                               tensorops.Tensor // in an expert group: see tensorops.List.SourceOffsets
 	u                                         [2]tensorops.Tensor
 	// Kept for weightGrad: the activation times its weight, and gradients.
 	activation tensorops.Tensor
@@ -24,7 +25,7 @@ type expertState struct {
 }
 
 func (s *expertState) drop(l *tensorops.List) {
-	free(l, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
+	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
 }
 
 func (*expertFFN) newState() feedForwardState { return new(expertState) }
@@ -39,8 +40,9 @@ func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
 
 // product records the product of the experts' rows x with their matrices, to a new tensor.
 func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, dtype tensorops.DType, out int) tensorops.Tensor {
-	y := c.Alloc(dtype, f.pairs(c), out)
-	c.GroupedMatMul(y, x, c.weight(w), s.offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16})
+	y := c.Alloc(dtype, f.heldRows(c), out)
+	offsets, sources := f.rowOffsets(c, s)
+	c.GroupedMatMul(y, x, c.weight(w), offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16, Sources: sources})
 	return y
 }
 
@@ -48,7 +50,7 @@ func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, 
 func (f *expertFFN) dispatch(c *pass, s *expertState, x tensorops.Tensor) tensorops.Tensor {
 	rows := c.Alloc(c.inner(), f.pairs(c), x.Cols())
 	c.Dispatch(rows, x, s.places)
-	return rows
+	return f.toExperts(c, s, rows)
 }
 
 // route records the choice of experts from the norm's output.
@@ -59,6 +61,7 @@ func (f *expertFFN) route(c *pass, s *expertState, n tensorops.Tensor) {
 	s.offsets = c.Alloc(tensorops.Int32, f.spec.count+1)
 	c.MatMul(s.scores, n, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16})
 	c.Route(s.scores, s.weights, s.experts, s.places, s.offsets, s.scores, tensorops.Tensor{}, f.spec.route())
+	f.shareRoutes(c, s)
 }
 
 func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) tensorops.Tensor {
@@ -71,7 +74,7 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	c.Free(rows)
 	g := c.AllocLike(s.u[0])
 	c.Gate(g, s.u[0], s.u[1], f.act)
-	out := f.product(c, s, g, f.down, c.inner(), width)
+	out := f.fromExperts(c, s, f.product(c, s, g, f.down, c.inner(), width))
 	c.Free(g)
 	y := c.ofPositions(skip, c.mb.Positions)
 	c.Combine(y, out, s.places, s.weights)
@@ -81,14 +84,15 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 
 func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor) tensorops.Tensor {
 	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
+	offsets, sources := f.rowOffsets(c, s)
+	o.Sources = sources
 	rows := f.dispatch(c, s, dy)
 	dg := c.AllocLike(s.u[0])
-	c.GroupedMatMul(dg, rows, c.weight(f.down), s.offsets, o)
+	c.GroupedMatMul(dg, rows, c.weight(f.down), offsets, o)
 	c.Free(rows)
 	s.activation = c.AllocLike(s.u[0])
 	c.Gate(s.activation, s.u[0], s.u[1], f.act)
-	dweights := c.AllocLike(s.weights)
-	c.WeighRows(s.activation, dg, dweights, s.weights, s.places)
+	dweights := f.weigh(c, s, s.activation, dg)
 	s.dlogits = c.AllocLike(s.scores)
 	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, f.spec.routeGrad(c.rows()))
 	c.Free(dweights)
@@ -96,10 +100,11 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.GateGrad(s.du[0], s.du[1], dg, s.u[0], s.u[1], f.act)
 	free(c.List, &s.u[0], &s.u[1])
 
-	drows := c.Alloc(tensorops.Float32, f.pairs(c), x.Cols())
-	c.GroupedMatMul(drows, s.du[0], c.weight(f.gate), s.offsets, o)
+	drows := c.Alloc(tensorops.Float32, f.heldRows(c), x.Cols())
+	c.GroupedMatMul(drows, s.du[0], c.weight(f.gate), offsets, o)
 	o.Accumulate = true
-	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), s.offsets, o)
+	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), offsets, o)
+	drows = f.fromExperts(c, s, drows)
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, drows, s.places, tensorops.Tensor{})
 	c.Free(drows)
@@ -112,7 +117,7 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 	f.count(c, s)
 	if !f.down.frozen() {
 		rows := f.dispatch(c, s, dy)
-		c.GroupedWeightGrad(c.grad(f.down), rows, s.activation, s.offsets, c.stage.opts.BF16)
+		f.addWeightGrad(c, s, f.down, rows, s.activation)
 		c.Free(rows)
 	}
 	free(c.List, &s.activation)
@@ -120,7 +125,7 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 	rows := f.dispatch(c, s, n)
 	for i, w := range []use{f.gate, f.up} {
 		if !w.frozen() {
-			c.GroupedWeightGrad(c.grad(w), s.du[i], rows, s.offsets, c.stage.opts.BF16)
+			f.addWeightGrad(c, s, w, s.du[i], rows)
 		}
 	}
 	c.Free(rows)

@@ -114,7 +114,7 @@ func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 		for e := range u.param.Parts {
 			u.param.Parts[e] = fmt.Sprintf("%s%s.%d.%s.weight", at, n.list, e, name)
 		}
-		return u
+		return m.cutExperts(u)
 	}
 	ffn.gate = matrices(n.gate, normalInit, x.width, hidden)
 	ffn.up = matrices(n.up, normalInit, x.width, hidden)

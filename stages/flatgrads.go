@@ -54,7 +54,7 @@ func (s *Stage) layFlat(l *tensorops.List) {
 		}
 	})
 	for _, h := range s.local {
-		if !h.param.Frozen && !early[h.param.Index] {
+		if !h.param.Frozen && !early[h.param.Index] && !s.divided(h.param) {
 			f.late = append(f.late, h)
 			lay(h)
 		}
@@ -64,7 +64,7 @@ func (s *Stage) layFlat(l *tensorops.List) {
 		l.Fill(f.grads, 0)
 	}
 	for _, h := range s.local {
-		if from := at[h.param.Index]; !h.param.Frozen && !h.splitsGrad {
+		if from := at[h.param.Index]; !h.param.Frozen && !h.splitsGrad && !s.divided(h.param) {
 			h.g[h.place()] = f.grads.Part(from, h.param.Shape...)
 		}
 	}
@@ -143,7 +143,7 @@ func (s *Stage) completeEarly(h *localParam, users []layerAt) bool {
 			places++
 		}
 	}
-	return len(users) > 0 && places == 1 && !h.shared && !h.param.Frozen && !s.summed(h.param) &&
+	return len(users) > 0 && places == 1 && !s.divided(h.param) && !h.shared && !h.param.Frozen && !s.summed(h.param) &&
 		!slices.ContainsFunc(users, func(u layerAt) bool { return !u.c.back[u.i] || frozenLayer(u.c.layers[u.i]) })
 }
 

@@ -27,6 +27,7 @@ type Model struct {
 	froze  bool // some weights are frozen, by Freeze or by an adapter
 	thawed []string
 	tensor TensorParallel
+	expert ExpertParallel
 }
 
 // layer is one symbol of the layout: a unary layer of the language models, or a unit.

@@ -101,6 +101,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 		}
 	}
 	s.addReplicas(l)
+	s.sumExperts(l)
 	for i, h := range s.local {
 		if h.param.Frozen {
 			continue

@@ -40,9 +40,11 @@ type Param struct {
 	Split Split
 	Slice Slice
 
-	sum    gradSum
-	more   bool            // for a Source: the next range of the same part will be read
-	places [numPlaces]bool // places that use it
+	sum gradSum
+	// experts: the matrices of experts, of which a rank of an expert group has a part. Its Slice says which.
+	experts bool
+	more    bool            // for a Source: the next range of the same part will be read
+	places  [numPlaces]bool // places that use it
 }
 
 // Len returns the number of elements that a rank has.
@@ -53,6 +55,9 @@ func (p *Param) Len() int {
 	}
 	return n
 }
+
+// Experts reports whether the parameter has the matrices of experts, one for each index of its first dimension.
+func (p *Param) Experts() bool { return p.experts }
 
 // use is one place where a layer uses a parameter. Each use accumulates its own gradient.
 type use struct {
@@ -95,6 +100,8 @@ type localParam struct {
 	splitsGrad       bool
 	gradPart, padded tensorops.Tensor
 	brief            bool // with Options.BriefGrads: the whole gradient is invalid between steps
+	// Of a parameter that an expert group divides: the gradients of the tokens of each rank of the group. The first is g.
+	bySource []tensorops.Tensor
 	// With ZeRO-3: this rank's part of the weight, with padding.
 	splitsWeight bool
 	weightPart   tensorops.Tensor

@@ -30,6 +30,7 @@ func (s *Stage) Reset(l *tensorops.List) {
 	s.flat.summing = s.flat.summing[:0]
 	s.clearDone()
 	s.ClearGrads(l)
+	s.clearSources(l)
 }
 
 // SetGroups replaces the groups of the stage's ranks, for the next step. Each must have the size and the rank of the

@@ -81,6 +81,8 @@ type Options struct {
 	Context ContextParallel
 	// Data shares the microbatches with other ranks; zero: the stage computes all of them.
 	Data DataParallel
+	// Experts shares the experts of layers with other ranks; zero: the stage has all of them.
+	Experts ExpertParallel
 	// Preference replaces the loss of a language model; nil: it does not.
 	Preference *Preference
 	// Distill adds a teacher to the loss of a language model; nil: there is none.
@@ -92,23 +94,24 @@ type Options struct {
 // Stage is one rank's part of the model on one stream. One goroutine at a time may use it. Its
 // methods record operations; nothing is computed until the caller submits the list.
 type Stage struct {
-	opened  map[*unit]OpenLayer
-	hooks   hooks // what ranks do together in a pass; empty for one rank
-	boxes   boxes
-	model   *Model
-	stream  tensorops.Stream
-	opts    Options
-	chunks  map[int]*chunk
-	order   []*chunk      // as given
-	byParam []*localParam // by Param.Index; nil: not on this rank
-	local   []*localParam // those on this rank, in the model's order
-	norms   []float64
-	flat    flatGrads        // for a data-parallel stage
-	parts   partExchange     // for a stage whose replicas have parts of the optimizer state
-	holding *chunk           // chunk whose weights may be gathered, if replicas have parts of them
-	normsT  tensorops.Tensor // [len(local)] float64 on the device
-	routers map[*expertFFN]*routerTotals
-	routed  []*routerTotals // the same in the model's order
+	opened      map[*unit]OpenLayer
+	hooks       hooks // what ranks do together in a pass; empty for one rank
+	boxes       boxes
+	model       *Model
+	stream      tensorops.Stream
+	opts        Options
+	chunks      map[int]*chunk
+	order       []*chunk      // as given
+	byParam     []*localParam // by Param.Index; nil: not on this rank
+	local       []*localParam // those on this rank, in the model's order
+	norms       []float64
+	flat        flatGrads        // for a data-parallel stage
+	expertGrads expertGrads      // for a stage in an expert group
+	parts       partExchange     // for a stage whose replicas have parts of the optimizer state
+	holding     *chunk           // chunk whose weights may be gathered, if replicas have parts of them
+	normsT      tensorops.Tensor // [len(local)] float64 on the device
+	routers     map[*expertFFN]*routerTotals
+	routed      []*routerTotals // the same in the model's order
 }
 
 type chunk struct {
@@ -168,7 +171,10 @@ func (mb *Microbatch) headLater() bool { return mb.HeadLater && mb.Train }
 // NewStage allocates the parameters that the chunks use on a stream. Weights are undefined until
 // Load. The error is ErrModel for chunks that don't fit the model or the options.
 func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Stage, error) {
-	m, err := m.shard(o.Tensor)
+	m, err := m.shard(o.Tensor, o.Experts)
+	if err == nil {
+		err = o.checkExpertGroups()
+	}
 	if err == nil && o.Preference != nil {
 		err = m.CheckPreference()
 	}
@@ -306,6 +312,7 @@ func (s *Stage) allocate() error {
 	}
 	if s.opts.Data.size() > 1 && !s.opts.Inference {
 		s.layFlat(l)
+		s.layExperts(l)
 	}
 	if !s.opts.Inference {
 		s.norms = make([]float64, len(s.local))

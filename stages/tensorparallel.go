@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -67,17 +68,20 @@ func (m *Model) CheckTensor(size int) error {
 	return nil
 }
 
-// shard returns the model of one rank of the group: the same layers and parameters, with the sizes
+// shard returns the model of one rank of the groups: the same layers and parameters, with the sizes
 // of its slices.
-func (m *Model) shard(t TensorParallel) (*Model, error) {
-	if err := m.CheckTensor(t.size()); err != nil || t.size() <= 1 {
+func (m *Model) shard(t TensorParallel, x ExpertParallel) (*Model, error) {
+	if err := errors.Join(m.CheckTensor(t.size()), m.CheckExperts(x.size())); err != nil || t.size() <= 1 && x.size() <= 1 {
 		return m, err
 	}
 	if r := t.rank(); r < 0 || r >= t.size() {
 		return nil, fmt.Errorf("%w: rank %d does not exist in a tensor-parallel group of %d", ErrModel, r, t.size())
 	}
-	part := &Model{Config: m.Config, tensor: t}
+	part := &Model{Config: m.Config, tensor: t, expert: x}
 	languageOf(m.Config.Family).build(part)
+	if t.size() <= 1 { // tensor groups have parts of matrices
+		part.markHidden()
+	}
 	if err := part.adapt(); err != nil {
 		return nil, err
 	}
@@ -90,7 +94,7 @@ func (m *Model) shard(t TensorParallel) (*Model, error) {
 
 // ShardParameters is ParametersOf for one rank of a tensor-parallel group.
 func (m *Model) ShardParameters(chunks []ChunkSpec, rank, size int) (int64, error) {
-	part, err := m.shard(TensorParallel{Group: tensorops.DryGroup{Place: rank, Members: size}})
+	part, err := m.shard(TensorParallel{Group: tensorops.DryGroup{Place: rank, Members: size}}, ExpertParallel{})
 	if err != nil {
 		return 0, err
 	}

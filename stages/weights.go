@@ -204,7 +204,8 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 			l.Fetch(v.Bytes(), t)
 			out = append(out, v)
 		}
-		first := s.opts.Data.rank() == 0 // this replica saves what all replicas have
+		replica, _ := s.copyOf(h.param)
+		first := replica == 0 // it saves what all replicas have
 		switch {
 		case h.splitsWeight && s.ofState(h.param).Len() > 0:
 			save(s.ownWeight(h), s.ofState(h.param), "")
@@ -308,7 +309,7 @@ func (s *Stage) CopyWeights(l *tensorops.List, to func(param int) []float32) (pl
 	}
 	var all []apart
 	for _, h := range s.local {
-		if !h.owner || s.opts.Data.rank() > 0 && !h.splitsWeight {
+		if replica, _ := s.copyOf(h.param); !h.owner || replica > 0 && !h.splitsWeight {
 			continue
 		}
 		p, t, whole := h.param, h.w, to(h.param.Index)

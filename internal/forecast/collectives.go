@@ -43,6 +43,8 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 		added, bytes = bytes, bytes*(n-1)/n
 	case tensorops.AllToAll:
 		bytes *= (n - 1) / n
+	case tensorops.AllToAllV: // of evenly loaded experts: as many rows as at the source, which has no more than it sends
+		bytes = float64(min(a.Src.Len(), a.Dst.Len())*a.Src.DType().Size()) * (n - 1) / n
 	case tensorops.AllGather:
 		bytes *= n - 1
 	}
@@ -134,7 +136,7 @@ func work(o *tensorops.Op) float64 {
 }
 
 // byDimension are times by the dimension of the group.
-type byDimension [grid.Copies + 1]float64
+type byDimension [grid.NumDimensions]float64
 
 // taken is the time of a list.
 type taken struct {
@@ -243,7 +245,7 @@ func recordOf(b *plan.Plan) string {
 // groupKind is equal for stages on which the same collectives take the same time.
 func (c Devices) groupKind(stage int, costs *Costs) string {
 	kind := fmt.Sprintf(" %v %v", costs.AddNS, c.carryMS(stage, 1))
-	for _, d := range plan.GroupDimensions {
+	for _, d := range []grid.Dimension{grid.Tensor, grid.Context, grid.Copies, grid.Expert, grid.ExpertCopies} {
 		if c.Group != nil {
 			latencyMS, bytesPerS := c.Group(stage, d)
 			kind += fmt.Sprintf(" %v %v", latencyMS, bytesPerS)

@@ -31,8 +31,14 @@ func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group
 		From: g.Group(rank, d)[s.Missing[0]], Since: s.Since}, true
 }
 
-// GroupDimensions are the dimensions along which ranks have groups.
-var GroupDimensions = [...]grid.Dimension{grid.Tensor, grid.Context, grid.Copies}
+// GroupDimensions returns the dimensions along which ranks of a grid have groups.
+func GroupDimensions(g *grid.Grid) []grid.Dimension {
+	all := []grid.Dimension{grid.Tensor, grid.Context, grid.Copies}
+	if g.Size(grid.Expert) > 1 {
+		all = append(all, grid.Expert, grid.ExpertCopies)
+	}
+	return all
+}
 
 // localGroups are groups whose members are all in this process.
 type localGroups struct {
@@ -49,7 +55,7 @@ type memberOf struct {
 // LocalGroups makes all groups of a grid in this process.
 func (p *Plan) LocalGroups() Groups {
 	g := &localGroups{grid: p.grid, members: make(map[memberOf]*collective.Group)}
-	for _, d := range GroupDimensions {
+	for _, d := range GroupDimensions(p.grid) {
 		for _, ranks := range p.grid.Groups(d) {
 			if len(ranks) == 1 {
 				continue
@@ -71,7 +77,7 @@ func (g *localGroups) Of(rank int, d grid.Dimension) tensorops.Group {
 
 // Status implements Groups.
 func (g *localGroups) Status(rank int) (w actors.GroupWait, ok bool) {
-	for _, d := range GroupDimensions {
+	for _, d := range GroupDimensions(g.grid) {
 		if m := g.members[memberOf{rank, d}]; m != nil {
 			if w, ok = GroupWait(g.grid, rank, d, m); ok {
 				return w, true
@@ -95,6 +101,9 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o.Tensor = stages.TensorParallel{Group: groups.Of(rank, grid.Tensor), Sequence: p.sequence()}
 	o.Context = stages.ContextParallel{Group: groups.Of(rank, grid.Context)}
 	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Copies), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	if p.grid.Size(grid.Expert) > 1 {
+		o.Experts = stages.ExpertParallel{Group: groups.Of(rank, grid.Expert), Copies: groups.Of(rank, grid.ExpertCopies), Rows: p.mostRows()}
+	}
 	return o
 }
 
@@ -105,6 +114,12 @@ func (p *Plan) dryOptions(stage int) stages.Options {
 	o.MemoryBytes = 0 // the dry run must find what a step needs, without a limit
 	if n := p.grid.Size(grid.Copies); n > 1 {
 		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+	}
+	if n := p.grid.Size(grid.Expert); n > 1 {
+		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows()}
+		if m := p.grid.Size(grid.ExpertCopies); m > 1 {
+			o.Experts.Copies = dryGroup(grid.ExpertCopies, m)
+		}
 	}
 	return o
 }

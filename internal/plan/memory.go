@@ -410,6 +410,10 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+	ofExperts, stateOfExperts, err := p.expertBytes(weights, states)
+	if err != nil {
+		return nil, err
+	}
 	bytes := make([]int64, p.grid.World())
 	for r := range bytes {
 		at := p.grid.Coordinates(r)
@@ -427,6 +431,13 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 			bytes[r] += states[stage] / n / replicas
 		case first:
 			bytes[r] += states[stage] / n
+		}
+		if place, group := p.grid.ExpertPlace(r); group == 0 { // it has experts of its own
+			own := ofExperts[stage] + stateOfExperts[stage]
+			if place == 0 {
+				own -= own * int64(p.grid.Size(grid.Expert))
+			}
+			bytes[r] += own
 		}
 	}
 	return bytes, nil

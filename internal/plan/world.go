@@ -129,7 +129,7 @@ type recordGroups struct {
 
 func (p *Plan) recordGroups() recordGroups {
 	g := recordGroups{grid: p.grid, index: make(map[memberOf]int32)}
-	for _, d := range GroupDimensions {
+	for _, d := range GroupDimensions(p.grid) {
 		for _, ranks := range p.grid.Groups(d) {
 			if len(ranks) == 1 {
 				continue
@@ -321,8 +321,9 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 				name = sig.String()
 				r.names[sig] = name
 			}
-			o := world.Op{Group: int32(g.dim), What: name, OfStep: g.dim != grid.Copies, Later: a.Later && !r.atOnce}
-			if g.dim == grid.Copies {
+			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies
+			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce}
+			if sums {
 				whole := a.Src
 				if a.What == tensorops.AllGather {
 					whole = a.Dst

@@ -82,7 +82,7 @@ func described(d grid.Dimension, what string, later bool) string {
 // supposed is what the checker takes a rank to do in a step, in its groups.
 func supposed(p *Plan, w *world.World, rank int) (all []string) {
 	dims := make(map[string]grid.Dimension)
-	for _, d := range GroupDimensions {
+	for _, d := range GroupDimensions(p.grid) {
 		dims[p.grid.Name(rank, d)] = d
 	}
 	for _, step := range w.Ranks[rank].Steps {
@@ -141,6 +141,8 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.context=2 parallel.data=3 pipeline.stages=2 pipeline.schedule=1f1b model.tie_embeddings=true parallel.order=cp-dp-pp",
 		"parallel.context=2 parallel.tensor=[1,2] parallel.sequence=true parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=zb-v parallel.zero=1",
 		"parallel.context=2 parallel.zero=3 model.hidden=192 model.layers=8 pipeline.recompute=full",
+		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe model.kv_heads=2 pipeline.recompute=full",
+		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral model.kv_heads=2 batch.sequences=24",
 	} {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)

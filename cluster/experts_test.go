@@ -1,0 +1,30 @@
+package cluster_test
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// experts are keys of a model whose experts the ranks of a group share.
+var experts = []string{moe, "model.experts=4", "model.ffn=24"}
+
+// TestExpertGroups: ranks in several processes that share experts have figures and files that are bit-identical to those of one
+// process in which each rank has all experts, also if a run resumes with groups of another size.
+func TestExpertGroups(t *testing.T) {
+	g := newGroup(t, new(group))
+	g.join(t, workers(4)...)
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	sets := slices.Concat(families["llama, untied"], experts, []string{"parallel.data=4"})
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	for i, c := range [][]string{
+		{"parallel.expert=4"},
+		{"parallel.expert=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"},
+	} {
+		if raceDetector && i > 0 {
+			break
+		}
+		g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, c), FromStep: 2 * i, Workers: 4})
+		sameRun(t, want, out, 6)
+	}
+}

@@ -1,0 +1,195 @@
+package stages
+
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// ExpertParallel describes the group of ranks that share the experts of their layers. Each rank has an equal part of the experts,
+// whole, and everything else as the ranks of DataParallel have it: the group is a part of DataParallel's group, consecutive ranks
+// of it. Each rank routes its own microbatch, sends its tokens to the ranks of their experts and gets the results back
+// (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the same passes in the same order. With the
+// zero value the stage has all experts.
+//
+// The size of the group changes no bit. A row of a product does not depend on the other rows. A token's experts are added in the
+// order of their numbers. An expert keeps a gradient for each rank of the group: the product over the tokens that came from there.
+// At the end of a step they are added in the order of the ranks, as DataParallel adds the gradients of replicas that have all
+// experts. So the gradients of experts take as much memory as without a group, while the weights and the optimizer state
+// take only a part.
+type ExpertParallel struct {
+	Group tensorops.Group
+	// Copies has the ranks with the same experts, one of each group, in DataParallel's order; nil: there is one group.
+	Copies tensorops.Group
+	// Rows is the largest number of tokens in a microbatch of any rank, with its padding.
+	Rows int
+}
+
+func (x ExpertParallel) size() int {
+	if x.Group == nil {
+		return 1
+	}
+	return x.Group.Size()
+}
+
+func (x ExpertParallel) rank() int {
+	if x.Group == nil {
+		return 0
+	}
+	return x.Group.Rank()
+}
+
+// CheckExperts checks that size ranks can share the experts of the model's layers. The error is ErrModel.
+func (m *Model) CheckExperts(size int) error {
+	switch n := m.Config.Experts.Count; {
+	case size <= 1:
+		return nil
+	case n == 0:
+		return fmt.Errorf("%w: %d ranks cannot share experts: the model has none", ErrModel, size)
+	case n%size != 0:
+		return fmt.Errorf("%w: %d ranks cannot share %d experts evenly", ErrModel, size, n)
+	}
+	return nil
+}
+
+// checkExpertGroups checks a stage's expert groups against its other groups.
+func (o *Options) checkExpertGroups() error {
+	x := o.Experts
+	if x.size() == 1 {
+		return nil
+	}
+	copies := 1
+	if x.Copies != nil {
+		copies = x.Copies.Size()
+	}
+	switch {
+	case o.Tensor.size() > 1:
+		return fmt.Errorf("%w: %d ranks share experts, and %d share layers: use one of the two", ErrModel, x.size(), o.Tensor.size())
+	case x.size()*copies != o.Data.size():
+		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(), o.Data.size())
+	case o.Data.splits():
+		return fmt.Errorf("%w: expert groups do not divide the optimizer state as ZeRO does", ErrModel)
+	}
+	return nil
+}
+
+// cutExperts turns the matrices of all experts into those of this rank's.
+func (m *Model) cutExperts(u use) use {
+	p := u.param
+	p.experts = true
+	if x := m.expert; x.size() > 1 {
+		n := p.Whole[0] / x.size()
+		p.Slice = Slice{Dim: 0, Sections: 1, From: x.rank() * n, To: (x.rank() + 1) * n}
+		p.Shape = p.Slice.Shape(p.Whole)
+	}
+	return u
+}
+
+// divided reports whether the ranks of an expert group have different parts of a parameter.
+func (s *Stage) divided(p *Param) bool { return p.experts && s.opts.Experts.size() > 1 }
+
+// copyOf returns this rank's place among the ranks with the same numbers of a parameter, and how many there are.
+func (s *Stage) copyOf(p *Param) (rank, size int) {
+	if !s.divided(p) {
+		return s.opts.Data.rank(), s.opts.Data.size()
+	}
+	if g := s.opts.Experts.Copies; g != nil {
+		return g.Rank(), g.Size()
+	}
+	return 0, 1
+}
+
+// expertPart returns the range of the elements of experts' matrices whose norm a rank computes. All ranks of DataParallel together
+// have the same ranges whatever the size of the expert groups: a group of E ranks with M copies has E·M of them.
+func (s *Stage) expertPart(p *Param, rank int) (from, to int) {
+	_, size := s.copyOf(p)
+	part := func(i int) int { return int(int64(i) * int64(p.Len()) / int64(size)) }
+	return part(rank), part(rank + 1)
+}
+
+// expertGrads are the gradients of divided parameters: those of the tokens of each rank of the group, one after another in one
+// piece of memory for each rank.
+type expertGrads struct {
+	of []tensorops.Tensor // by rank; shape: flatShape
+	n  int                // elements, with padding to a multiple of the copies
+}
+
+// layExperts allocates the gradients of divided parameters.
+func (s *Stage) layExperts(l *tensorops.List) {
+	x, f := s.opts.Experts, &s.expertGrads
+	at := make([]int, len(s.local))
+	copies := 1
+	for i, h := range s.local {
+		if at[i] = f.n; s.divided(h.param) && !h.param.Frozen {
+			f.n += h.param.Len()
+			_, copies = s.copyOf(h.param)
+		}
+	}
+	if f.n == 0 {
+		return
+	}
+	f.n = (f.n + copies - 1) / copies * copies
+	for range x.size() {
+		t := l.Alloc(tensorops.Float32, flatShape(f.n)...)
+		l.Fill(t, 0)
+		f.of = append(f.of, t)
+	}
+	for i, h := range s.local {
+		if s.divided(h.param) && !h.param.Frozen {
+			for _, t := range f.of {
+				h.bySource = append(h.bySource, t.Part(at[i], h.param.Shape...))
+			}
+			h.g[h.place()] = h.bySource[0]
+		}
+	}
+}
+
+// sumExperts records the sums of the gradients of divided parameters: over the ranks of all groups, in the order of
+// DataParallel's. The gradients of the other sources are cleared.
+func (s *Stage) sumExperts(l *tensorops.List) {
+	f, group := &s.expertGrads, s.opts.Experts.Copies
+	if f.n == 0 {
+		return
+	}
+	copies, piece := 1, mostPiece
+	if group != nil {
+		copies = group.Size()
+		piece = max(1, bucketLen/(copies*len(f.of))) * copies
+	}
+	for from := 0; from < f.n; from += piece {
+		n := min(piece, f.n-from)
+		if copies == 1 {
+			sum := f.of[0].Part(from, n)
+			for _, t := range f.of[1:] {
+				l.Add(sum, sum, t.Part(from, n))
+			}
+			continue
+		}
+		// Each rank adds a part of the elements: first all sources of the first group, then those of the next.
+		each := n / copies
+		parts := l.Alloc(tensorops.Float32, len(f.of)*copies, each)
+		for i, t := range f.of {
+			l.AllToAll(parts.RowRange(i*copies, (i+1)*copies), t.Part(from, copies, each), group)
+		}
+		sum := parts.RowRange(0, 1)
+		for c := range copies {
+			for i := range f.of {
+				if k := i*copies + c; k > 0 {
+					l.Add(sum, sum, parts.RowRange(k, k+1))
+				}
+			}
+		}
+		l.AllGather(f.of[0].Part(from, copies, each), sum, 0, group)
+		l.Free(parts)
+	}
+	s.clearSources(l)
+}
+
+// clearSources clears the gradients of divided parameters, except those that become the sum.
+func (s *Stage) clearSources(l *tensorops.List) {
+	for i, t := range s.expertGrads.of {
+		if i > 0 {
+			l.Fill(t, 0)
+		}
+	}
+}

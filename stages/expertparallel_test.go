@@ -1,0 +1,239 @@
+package stages_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/troupe-ml/troupe/internal/collective"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// shared are the results of replicas whose groups share experts.
+type shared struct {
+	losses []float64 // by rank and microbatch
+	norms  map[int]float64
+	state  map[string][]float32 // whole tensors
+}
+
+// trainShared trains two steps on ranks of which each group has the experts once. source gives the weights.
+func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group int, source stages.Source) shared {
+	t.Helper()
+	dev, m := newDevice(t, 2), newModel(t, c)
+	const microbatches, sequences = 2, 2
+	data := collective.Local("dp", ranks)
+	all := make([]*collective.Group, 0, 3*ranks)
+	all = append(all, data...)
+	experts, copies := make([]tensorops.Group, ranks), make([]tensorops.Group, ranks)
+	if group > 1 {
+		for first := 0; first < ranks; first += group {
+			for i, g := range collective.Local("ep", group) {
+				experts[first+i], all = g, append(all, g)
+			}
+		}
+		for place := range group {
+			for i, g := range collective.Local("edp", ranks/group) {
+				copies[i*group+place], all = g, append(all, g)
+			}
+		}
+	}
+	out := shared{losses: make([]float64, 2*ranks*microbatches), norms: make(map[int]float64), state: make(map[string][]float32)}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	errs := make([]error, ranks)
+	for rank := range ranks {
+		s := dev.NewStream(fmt.Sprint("rank ", rank))
+		t.Cleanup(s.Close)
+		own := o
+		own.Data.Group = data[rank]
+		if group > 1 {
+			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context}
+		}
+		wg.Go(func() {
+			errs[rank] = func() error {
+				st, err := stages.NewStage(m, s, []stages.ChunkSpec{{Last: len(m.Symbols())}}, own)
+				if err != nil {
+					return err
+				}
+				defer st.Close() //nolint:errcheck // of no interest after an error
+				if err := st.Load(stages.Sliced(source), false); err != nil {
+					return err
+				}
+				run := func(f func(l *tensorops.List)) error {
+					l := s.NewList()
+					f(l)
+					return tensorops.Run(s, l)
+				}
+				for step := range 2 {
+					for i := range microbatches {
+						// Replicas whose microbatches differ in length, too.
+						mb := stages.Microbatch{Step: int64(step + 1), Index: i, FirstSequence: rank*microbatches*sequences + i*sequences,
+							Sequences: sequences, Positions: c.Context - rank%2, Train: true, Of: microbatches, Recompute: i == 1}
+						for k := range mb.Sequences * mb.Positions {
+							mb.Tokens = append(mb.Tokens, int32((3*k+i+5*rank+7*step)%c.Vocab))
+							mb.Targets = append(mb.Targets, int32((5*k+2*i+rank)%c.Vocab))
+						}
+						if err := run(func(l *tensorops.List) { st.Forward(l, 0, &mb, tensorops.Tensor{}) }); err != nil {
+							return err
+						}
+						out.losses[(step*ranks+rank)*microbatches+i], _ = st.Loss(0, i)
+						if err := run(func(l *tensorops.List) { st.Backward(l, 0, i, tensorops.Tensor{}) }); err != nil {
+							return err
+						}
+					}
+					if err := run(st.GradNorms); err != nil {
+						return err
+					}
+					mu.Lock()
+					for _, n := range st.Norms(nil) {
+						out.norms[n.Param] += n.Squared
+					}
+					mu.Unlock()
+					if err := run(func(l *tensorops.List) {
+						st.Apply(l, stages.Update{Count: step + 1, LR: 0.01, GradScale: 0.1})
+					}); err != nil {
+						return err
+					}
+				}
+				var saved []stages.Saved
+				if err := run(func(l *tensorops.List) { saved = st.Save(l, nil) }); err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, v := range saved {
+					if v.Whole == nil {
+						out.state[v.Name] = append([]float32(nil), v.Data...)
+						continue
+					}
+					n := 1
+					for _, d := range v.Whole {
+						n *= d
+					}
+					if out.state[v.Name] == nil {
+						out.state[v.Name] = make([]float32, n)
+					}
+					if err := v.Slice.Put(out.state[v.Name], v.Data, v.Whole); err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+			if errs[rank] != nil {
+				for _, g := range all {
+					g.Leave(errs[rank])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestExpertParallel: ranks that share experts have the losses, the weights and the optimizer state of ranks that have all of
+// them, to the bit, and the norms of their gradients: also if one rank's experts get all tokens and the others' none, and if
+// microbatches differ in length.
+func TestExpertParallel(t *testing.T) {
+	c := stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19, RopeTheta: 1000,
+		Experts: stages.ExpertConfig{Count: 8, PerToken: 2, Width: 12, Renormalize: true, AuxLossWeight: 0.1, Dense: []int{0}}, MTPLayers: 1,
+		MTPWeight: 0.3}
+	one := stages.Source(func(p *stages.Param, part string, dst []float32) error {
+		err := largeWeights(p, part, dst)
+		if strings.HasSuffix(p.Name, "mlp.gate.weight") {
+			clear(dst) // all experts are equally good: each token gets the first two
+		}
+		return err
+	})
+	for name, w := range map[string]stages.Source{"any": largeWeights, "one gets all": one} {
+		for kind, o := range map[string]stages.Options{"float32": {Seed: 5, Optimizer: adamw, Pack: true},
+			"bfloat16": {Seed: 5, Optimizer: stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, BF16: true}} {
+			if raceDetector && kind == "bfloat16" {
+				continue
+			}
+			t.Run(name+", "+kind, func(t *testing.T) {
+				want := trainShared(t, c, o, 4, 1, w)
+				for _, group := range []int{2, 4} {
+					got := trainShared(t, c, o, 4, group, w)
+					for i, loss := range want.losses {
+						if got.losses[i] != loss || !(loss > 0) {
+							t.Fatalf("groups of %d: loss %d is %v, want %v", group, i, got.losses[i], loss)
+						}
+					}
+					for param, norm := range want.norms {
+						if d := math.Abs(got.norms[param] - norm); d > 1e-12*norm {
+							t.Errorf("groups of %d: the norm of parameter %d is %v, want %v", group, param, got.norms[param], norm)
+						}
+					}
+					if len(got.state) != len(want.state) {
+						t.Errorf("groups of %d save %d tensors, want %d", group, len(got.state), len(want.state))
+					}
+					for tensor, v := range want.state {
+						for i, x := range v {
+							if len(got.state[tensor]) != len(v) || got.state[tensor][i] != x {
+								t.Fatalf("groups of %d: %s differs at %d", group, tensor, i)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestExpertParallelMemory: a rank of a group holds the weights and the state of its experts only.
+func TestExpertParallelMemory(t *testing.T) {
+	m := newModel(t, stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 64, Context: 16, Vocab: 100,
+		RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 8, PerToken: 2, Width: 256}})
+	bytes := func(group int) int64 {
+		dry := tensorops.NewDryStream()
+		o := stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: tensorops.DryGroup{Members: 8}}}
+		if group > 1 {
+			o.Experts = stages.ExpertParallel{Group: tensorops.DryGroup{Members: group}}
+			if group < 8 {
+				o.Experts.Copies = tensorops.DryGroup{Members: 8 / group}
+			}
+		}
+		s, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		return dry.Memory().Peak
+	}
+	experts := int64(2 * 8 * 3 * 64 * 256 * 4) // the bytes of all experts' weights
+	all := bytes(1)
+	for _, group := range []int64{2, 4, 8} {
+		want := all - 3*experts + 3*experts/group // weight and two moments
+		if got := bytes(int(group)); math.Abs(float64(got-want)) > 0.02*float64(want) {
+			t.Errorf("groups of %d take %d bytes, want about %d; without groups it is %d", group, got, want, all)
+		}
+	}
+}
+
+// TestExpertParallelRefused: groups that do not fit the model or the other groups are refused by name.
+func TestExpertParallelRefused(t *testing.T) {
+	c := families[4]
+	m := newModel(t, c) // of 5 experts
+	two := tensorops.DryGroup{Members: 2}
+	for want, o := range map[string]stages.Options{
+		"2 ranks cannot share 5 experts evenly": {Data: stages.DataParallel{Group: two}, Experts: stages.ExpertParallel{Group: two}},
+		"1 expert groups of 5 ranks are not the 2 ranks": {Data: stages.DataParallel{Group: two},
+			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: 5}}},
+		"ZeRO": {Data: stages.DataParallel{Group: tensorops.DryGroup{Members: 5}, Zero: 1},
+			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: 5}}},
+	} {
+		_, err := stages.NewStage(m, tensorops.NewDryStream(), []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
+		if !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
