@@ -24,12 +24,14 @@ func (c *checker) expertGroups() {
 			"use a divisor of the number of experts")
 	}
 	if k := c.Batch.Sequences / max(c.Batch.Microbatch, 1); c.clean("batch.sequences", "batch.microbatch") && k >= c.Parallel.Data {
-		refuse("parallel.data", k%c.Parallel.Data > 0, fmt.Sprintf("needs replicas with equally many microbatches, but %d microbatches a step "+
-			"are not divisible by %s", k, c.say("parallel.data")), "change batch.sequences or batch.microbatch")
+		refuse("parallel.data", k%c.Parallel.Data > 0,
+			fmt.Sprintf("needs replicas with equally many microbatches, but %d microbatches a step are not divisible by %s", k,
+				c.say("parallel.data")), "change batch.sequences or batch.microbatch")
 	}
 	refuse("parallel.zero", c.Parallel.Zero > 0, "cannot be combined with ZeRO", "set zero = 0")
-	refuse("pipeline.post_validation", c.Pipeline.PostValidation, "makes ranks exchange tokens in each layer, but post_validation may stop "+
-		"a rank in the middle of a step", "set post_validation = false")
+	refuse("pipeline.post_validation", c.Pipeline.PostValidation,
+		"makes ranks exchange tokens in each layer, but post_validation may stop a rank in the middle of a step",
+		"set post_validation = false")
 	refuse("optimizer.state_dtype", c.Optimizer.StateDType == StateInt8, fmt.Sprintf("would split the blocks of %s",
 		c.say("optimizer.state_dtype")), `set state_dtype = "bfloat16"`)
 	refuse("adapter.rank", c.Adapter.Rank > 0, "cannot be combined with an adapter", "leave [adapter] out, or set expert = 1")

@@ -66,7 +66,8 @@ func (o *Options) checkExpertGroups() error {
 	case o.Tensor.size() > 1:
 		return fmt.Errorf("%w: %d ranks share experts, and %d share layers: use one of the two", ErrModel, x.size(), o.Tensor.size())
 	case x.size()*copies != o.Data.size():
-		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(), o.Data.size())
+		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(),
+			o.Data.size())
 	case o.Data.splits():
 		return fmt.Errorf("%w: expert groups do not divide the optimizer state as ZeRO does", ErrModel)
 	}

@@ -25,7 +25,8 @@ type expertState struct {
 }
 
 func (s *expertState) drop(l *tensorops.List) {
-	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
+	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets)
+	free(l, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
 }
 
 func (*expertFFN) newState() feedForwardState { return new(expertState) }

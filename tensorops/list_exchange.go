@@ -20,7 +20,8 @@ func (l *List) SourceOffsets(offsets, table Tensor, rank int) {
 	SourceOffsetsArgs{offsets, table, rank}.Put(o)
 	sources, experts := table.Rows(), table.Cols()-1
 	l.need(o, dense(Int32, offsets, table) && table.Rank() == 2 && sources >= 1 && experts >= 0 && experts%sources == 0 &&
-		rank >= 0 && rank < sources && offsets.Len() == experts+1, "table S×(E+1) and offsets E+1 int32, S divides E, the rank (size 0) below S")
+		rank >= 0 && rank < sources && offsets.Len() == experts+1,
+		"table S×(E+1) and offsets E+1 int32, S divides E, the rank (size 0) below S")
 }
 
 // SourceOffsetsArgs are the operands of KindSourceOffsets.
@@ -51,8 +52,8 @@ func (l *List) AllToAllV(dst, src, table Tensor, back bool, g Group) {
 func (a CollectiveArgs) checkTable() error {
 	sources, experts := a.Table.Rows(), a.Table.Cols()-1
 	if !dense(Int32, a.Table) || a.Table.Rank() != 2 || sources != a.Group.Size() || experts < 0 || experts%sources != 0 {
-		return fmt.Errorf("%v of %d members needs a table of int32 with a row for each and E+1 columns, where E is a multiple of the members, not %v",
-			a.What, a.Group.Size(), a.Table)
+		return fmt.Errorf("%v of %d members needs a table of int32 with a row for each and E+1 columns, where E is a multiple of the "+
+			"members, not %v", a.What, a.Group.Size(), a.Table)
 	}
 	if a.Dst.Rank() != 2 || a.Src.Rank() != 2 || a.Dst.Cols() != a.Src.Cols() {
 		return fmt.Errorf("%v needs rows of one length, not %v and %v", a.What, a.Dst, a.Src)

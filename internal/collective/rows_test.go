@@ -105,7 +105,8 @@ func testRows(t *testing.T, make maker) {
 					}
 				}
 				sent := int(f.table[(rank+1)*(n*f.experts+1)-1])
-				src, dst, back := tensor(t, f.dtype, sent+spare, f.cols), tensor(t, f.dtype, held+spare, f.cols), tensor(t, f.dtype, sent+spare, f.cols)
+				src, back := tensor(t, f.dtype, sent+spare, f.cols), tensor(t, f.dtype, sent+spare, f.cols)
+				dst := tensor(t, f.dtype, held+spare, f.cols)
 				fill(src, random)
 				f.src, f.dst, f.back = append(f.src, src), append(f.dst, dst), append(f.back, back)
 				table := f.ints(t)
@@ -125,7 +126,8 @@ func testRows(t *testing.T, make maker) {
 				if !bytes.Equal(got[:len(got)-unused], want[rank]) || !bytes.Equal(got[len(got)-unused:], bytes.Repeat([]byte{0}, unused)) {
 					t.Fatalf("%v: member %d has %d bytes that differ from %d, rows of %d", f.counts, rank, len(got), len(want[rank]), size)
 				}
-				if !bytes.Equal(back[:len(back)-unused], src[:len(src)-unused]) || !bytes.Equal(back[len(back)-unused:], bytes.Repeat([]byte{0}, unused)) {
+				if !bytes.Equal(back[:len(back)-unused], src[:len(src)-unused]) ||
+					!bytes.Equal(back[len(back)-unused:], bytes.Repeat([]byte{0}, unused)) {
 					t.Fatalf("%v: member %d gets other rows back", f.counts, rank)
 				}
 			}

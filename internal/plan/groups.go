@@ -102,7 +102,8 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o.Context = stages.ContextParallel{Group: groups.Of(rank, grid.Context)}
 	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Copies), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	if p.grid.Size(grid.Expert) > 1 {
-		o.Experts = stages.ExpertParallel{Group: groups.Of(rank, grid.Expert), Copies: groups.Of(rank, grid.ExpertCopies), Rows: p.mostRows()}
+		o.Experts = stages.ExpertParallel{Group: groups.Of(rank, grid.Expert), Copies: groups.Of(rank, grid.ExpertCopies),
+			Rows: p.mostRows()}
 	}
 	return o
 }

@@ -26,7 +26,8 @@ func (p *Plan) CheckRenewal() error {
 	case p.cfg.Parallel.Zero > 0:
 		return fmt.Errorf("%w: each replica has only a part of the optimizer state (parallel.zero = %d)", ErrNoHolder, p.cfg.Parallel.Zero)
 	case p.grid.Size(grid.Expert) > 1:
-		return fmt.Errorf("%w: each rank of an expert group has its own experts (parallel.expert = %d)", ErrNoHolder, p.grid.Size(grid.Expert))
+		return fmt.Errorf("%w: each rank of an expert group has its own experts (parallel.expert = %d)", ErrNoHolder,
+			p.grid.Size(grid.Expert))
 	case Optimizer(p.cfg).State != tensorops.Float32:
 		return fmt.Errorf("%w: the optimizer state is stored in %s (optimizer.state_dtype)", ErrNoHolder, p.cfg.Optimizer.StateDType)
 	case p.model.Trained() != p.model.Parameters():

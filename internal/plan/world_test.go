@@ -141,8 +141,9 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.context=2 parallel.data=3 pipeline.stages=2 pipeline.schedule=1f1b model.tie_embeddings=true parallel.order=cp-dp-pp",
 		"parallel.context=2 parallel.tensor=[1,2] parallel.sequence=true parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=zb-v parallel.zero=1",
 		"parallel.context=2 parallel.zero=3 model.hidden=192 model.layers=8 pipeline.recompute=full",
-		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe model.kv_heads=2 pipeline.recompute=full",
-		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral model.kv_heads=2 batch.sequences=24",
+		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe pipeline.recompute=full",
+		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral " +
+			"batch.sequences=24",
 	} {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)
