@@ -77,7 +77,7 @@ type Sizes struct {
 	Order string
 	// World is the required number of ranks; 0: the product of the sizes.
 	World int
-	// Expert is the number of ranks that share the experts of a layer: so many consecutive ranks of Copies. It must divide the
+	// Expert is the number of ranks that share the experts of a layer: that number of consecutive ranks of Copies. It must divide the
 	// number of copies.
 	Expert int
 }
