@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,9 @@ type Run struct {
 	snapshots snapshots
 	control   *control.Server // nil: the run does not listen
 	done      chan struct{}   // closed when result and err are final
+
+	// unreplaced says why the ranks of the last failed worker were not replaced; "": no worker failed.
+	unreplaced string
 
 	mu          sync.Mutex
 	attempt     *attempt.Attempt // the last one that has opened the folder; nil: none has yet
@@ -307,28 +311,43 @@ func (r *Run) renew(o Options, out actors.Outcome) bool {
 	if !killed && err != nil && o.Logger != nil {
 		o.Logger.Warn("the ranks of a failed worker cannot be replaced", "run", r.Info().ID, "err", err)
 	}
+	if r.unreplaced = ""; err != nil {
+		r.unreplaced = err.Error()
+	}
 	return false
 }
 
 // replace starts an attempt that adopts the stages of the last one.
 func (r *Run) replace(out actors.Outcome) error {
-	e := ReplaceEvent{Step: out.State.Step, Ranks: out.Lost, Err: out.Err}
-	noticed := time.Now()
-	if lost := (*plan.LostError)(nil); errors.As(out.Err, &lost) && !lost.At.IsZero() {
-		noticed = lost.At
+	e := ReplaceEvent{Step: out.State.Step, Ranks: out.Lost, Err: out.Err, Source: r.attempt.Source()}
+	noticed, name := time.Now(), ""
+	if lost := (*plan.LostError)(nil); errors.As(out.Err, &lost) {
+		if name = lost.Worker; !lost.At.IsZero() {
+			noticed = lost.At
+		}
 	}
 	ctx, cancel := r.wait(context.WithoutCancel(r.ctx))
 	defer cancel()
 	e.Halted = time.Since(noticed)
 	ready := make(chan struct{})
-	inner, err := r.attempt.Renew(ctx, out.Carry, replaceTime, func() { e.Found = time.Since(noticed) }, sync.OnceFunc(func() {
+	inner, rescue, err := r.attempt.Renew(ctx, out.Carry, name, replaceTime, func() { e.Found = time.Since(noticed) }, func(read []int64) {
 		e.Loaded = time.Since(noticed)
+		for rank, n := range read {
+			if slices.Contains(out.Lost, rank) {
+				e.Bytes += n
+			} else {
+				e.KeptBytes += n
+			}
+		}
 		close(ready)
-	}))
+	})
 	if err != nil {
 		return err
 	}
 	r.begin(inner)
+	if rescue { // its end is the event
+		return nil
+	}
 	go func() { // ends with the attempt
 		select {
 		case <-ready:
@@ -348,7 +367,8 @@ func (r *Run) restart(o Options, err error) error {
 		o.Logger.Warn("a worker failed; restarting from the last checkpoint", "run", r.Info().ID,
 			"restart", fmt.Sprintf("%d of %d", r.restarts.Done, r.restarts.Most), "err", err)
 	}
-	r.send(RestartEvent{Err: err, Restart: r.restarts.Done, Most: r.restarts.Most})
+	r.send(RestartEvent{Err: err, Restart: r.restarts.Done, Most: r.restarts.Most, Why: r.unreplaced})
+	r.unreplaced = ""
 	return r.startNext(o)
 }
 

@@ -34,6 +34,7 @@ type (
 	//	Targets, FullPct    *float64 // of documents: target tokens of the step, share of the context that they filled
 	//	Tokens              int64    // of all steps so far
 	//	TokensPerS, StepMS  *float64
+	//	ShadowMS            *float64 // part of StepMS that waited for cluster.shadow
 	//	BubblePct, PeakPct  *float64 // PeakPct: MFU
 	//	PeakMemBytes        int64
 	//	CPUCores            *float64
@@ -123,6 +124,7 @@ type Updates = event.Updates
 //
 //	Err           error
 //	Restart, Most int // the number of this restart, and cluster.max_restarts
+//	Why           string // why the ranks were not replaced
 type RestartEvent = event.RestartEvent
 
 // ReplaceEvent: a worker failed, and another one computes its ranks now. The run continues after its last decided step: the other ranks
@@ -131,14 +133,23 @@ type RestartEvent = event.RestartEvent
 //	Step  int64
 //	Ranks []int // that were lost
 //	Err   error
+//	Source           string // where the ranks got their state: "replica" or "shadow"
+//	Bytes, KeptBytes int64  // that the lost ranks read of it, and that all others did
 //	// Since the failure was noticed: until the actors had ended, a worker was found, and all ranks had their weights.
 //	Halted, Found, Loaded time.Duration
 type ReplaceEvent = event.ReplaceEvent
+
+// The sources of a replaced rank's state: a rank with the same weights, or the copy that another worker keeps (cluster.shadow).
+const (
+	FromReplica = event.FromReplica
+	FromShadow  = event.FromShadow
+)
 
 // RegroupEvent: the run wrote a checkpoint and continues from it on other workers, without repeating a step.
 //
 //	Step    int64    // of the checkpoint
 //	Leaving []string // workers that leave
+//	Lost    []string // workers that have failed, whose ranks were saved from their shadows
 //	Free    []string // workers that had no ranks, and are used from now on
 type RegroupEvent = event.RegroupEvent
 

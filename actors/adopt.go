@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/troupe-ml/troupe/stages"
@@ -27,10 +28,11 @@ type Target struct {
 type Kept struct {
 	Rank int
 
-	stage  Compute
-	stream tensorops.Stream
-	end    stageEnd
-	taken  atomic.Bool
+	stage   Compute
+	stream  tensorops.Stream
+	end     stageEnd
+	shadows []*shadow // of other ranks, which its actor has held
+	taken   atomic.Bool
 }
 
 // stageEnd is the state in which a stage has ended.
@@ -54,6 +56,10 @@ const (
 
 // errTarget: a kept stage can't continue from a target.
 var errTarget = errors.New("the stage cannot continue from the last decided step")
+
+// ErrRenewal: an attempt that was to continue another one has failed before every stage had its state. Its stages have ended; the run can
+// restart from a checkpoint.
+var ErrRenewal = errors.New("the ranks of a failed worker could not be replaced")
 
 // to returns what brings a stage that has ended in this state to a target. Every rank had reported a step before it was decided, so
 // a stage is either at the target, or one step before it with the gradients of the target's step.
@@ -106,6 +112,14 @@ func (k *Kept) adopt(t Target) error {
 	return nil
 }
 
+// Shadows returns the other ranks of which the stage's actor has kept the shadow.
+func (k *Kept) Shadows() (ranks []int) {
+	for _, s := range k.shadows {
+		ranks = append(ranks, s.rank)
+	}
+	return ranks
+}
+
 // take makes an attempt the owner.
 func (k *Kept) take() (stage Compute, stream tensorops.Stream) {
 	k.taken.Store(true)
@@ -117,10 +131,31 @@ func (k *Kept) Close() error {
 	if k.taken.Swap(true) {
 		return nil
 	}
+	k.closeShadows()
 	k.stream.Close()
 	err := k.stage.Close()
 	k.stream.Arena().Close()
 	return err
+}
+
+// closeShadows frees the shadows that no attempt has taken.
+func (k *Kept) closeShadows() {
+	for _, s := range k.shadows {
+		_ = s.close() // it has no layers that could fail
+	}
+	k.shadows = nil
+}
+
+// shadowOf takes the shadow of a rank; nil: it is not here.
+func (k *Kept) shadowOf(rank int) *shadow {
+	for i, s := range k.shadows {
+		if s.rank == rank {
+			k.shadows = slices.Delete(k.shadows, i, i+1)
+			s.stays = false
+			return s
+		}
+	}
+	return nil
 }
 
 // kept returns the stage of the last attempt that a rank adopts; nil: the rank's stage is built.
@@ -133,8 +168,12 @@ func (s *Spec) kept(rank int) *Kept {
 	return nil
 }
 
-// buildStage builds the stage of a rank, or adopts the one of the last attempt.
-func (s *Spec) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
+// buildStage builds the stage of a rank, or adopts the one of the last attempt, or only its shadow.
+func (l *local) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
+	s := &l.spec
+	if of := l.rescued[rank]; of != nil {
+		return of.stage.Stage(), of.adopt(s.Target)
+	}
 	k := s.kept(rank)
 	if k == nil {
 		return s.Build(rank, stream)
@@ -162,6 +201,23 @@ func (l *local) keep(all bool) {
 			l.log.Error("drop the microbatches of a stage", "rank", rank, "err", err)
 			continue
 		}
+		k.shadows = l.keepShadows(rank)
 		l.kept = append(l.kept, k)
 	}
+}
+
+// keepShadows takes the shadows that a rank's actor has held out of the attempt.
+func (l *local) keepShadows(holder int) (all []*shadow) {
+	for _, s := range l.shadows {
+		if s == nil || l.spec.ShadowAt(s.rank) != holder {
+			continue
+		}
+		switch ok, err := s.keep(); {
+		case err != nil:
+			l.log.Error("keep a shadow", "rank", s.rank, "err", err)
+		case ok:
+			all = append(all, s)
+		}
+	}
+	return all
 }

@@ -46,6 +46,12 @@ func (c *Carry) Target() Target { return c.target }
 // written.
 func (c *Carry) Record() *event.StepEvent { return c.last }
 
+// Settled reports whether nothing is due after the last decided step but its line: no validation, in a run with these settings.
+func (c *Carry) Settled(s *Spec) bool {
+	step := c.state.Step
+	return step > 0 && step < s.Steps && (s.EvalTable == nil || s.EvalEvery == 0 || step%s.EvalEvery != 0 || c.evaled == step)
+}
+
 // carry returns what the scheduler passes on; nil: some stages have never had their weights. An attempt that has itself adopted stages
 // passes on what it got, with the stages that have adopted.
 func (a *schedulerActor) carry() *Carry {

@@ -149,7 +149,7 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind, p.Release = &wire.Message_StageState{StageState: s}, m.release
 	case *StageReady:
 		h = m.Header
-		w.Kind = &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: int32(m.Rank)}}
+		w.Kind = &wire.Message_StageReady{StageReady: &wire.StageReady{Rank: int32(m.Rank), Read: m.Read}}
 	case *Failed:
 		h = m.Header
 		w.Kind = &wire.Message_Failed{Failed: packFailure(m)}
@@ -176,17 +176,28 @@ func (c *Codec) Pack(m any) (p Packed, err error) {
 		w.Kind, p.Release = &wire.Message_Weight{Weight: v}, m.release
 	case *ReadState:
 		h = m.Header
-		w.Kind = &wire.Message_ReadState{ReadState: &wire.ReadState{Request: m.Request, Rank: int32(m.Rank), Name: m.Param, Part: m.Part,
-			ReplyTo: packPID(m.ReplyTo)}}
+		w.Kind = &wire.Message_ReadState{ReadState: &wire.ReadState{Request: m.Request, Rank: int32(m.Rank), Shadow: int32(m.Shadow),
+			Name: m.Param, Part: m.Part, ReplyTo: packPID(m.ReplyTo)}}
 	case *RankState:
 		h, p.Bulk = m.Header, true
-		v := &wire.RankState{Request: m.Request, Rank: int32(m.Rank)}
+		v := &wire.RankState{Request: m.Request, Rank: int32(m.Rank), Shadow: int32(m.Shadow)}
 		if m.Err != nil {
 			v.Error = cut(m.Err.Error())
 		} else {
 			v.Tensor, p.Parts = packTensor(m.Tensor), tensorops.Runs(m.Tensor)
 		}
 		w.Kind, p.Release = &wire.Message_RankState{RankState: v}, m.release
+	case *StepGradient:
+		h, p.Bulk = m.Header, true
+		g := &wire.StepGradient{Rank: int32(m.Rank)}
+		for _, v := range m.Grads {
+			g.Params, g.Tensors = append(g.Params, int32(v.Param)), append(g.Tensors, packTensor(v.Grad))
+			p.Parts = append(p.Parts, tensorops.Bytes(v.Grad))
+		}
+		w.Kind, p.Release = &wire.Message_StepGradient{StepGradient: g}, m.release
+	case *Shadowed:
+		h = m.Header
+		w.Kind = &wire.Message_Shadowed{Shadowed: &wire.Shadowed{Rank: int32(m.Rank)}}
 	default:
 		return p, fmt.Errorf("%w: a %T cannot be sent to another process", ErrMessage, m)
 	}

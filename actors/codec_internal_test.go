@@ -57,7 +57,7 @@ func newEnds(t testing.TB) ends {
 	t.Helper()
 	spec := Spec{Run: uuid.UUID{1, 2, 3}, Attempt: uuid.UUID{4, 5, 6}, MicrobatchSize: 1, Context: 4, Sequences: 4,
 		Hosts: []string{"w0", "w1"}, TiedRanks: []int{0, 1}, Shares: []bool{true, true},
-		Copies: func(int) []int { return []int{0, 1} },
+		Copies: func(int) []int { return []int{0, 1} }, Shadows: []int{1, 0},
 		WriteShared: func(context.Context, trainstate.State, []stages.Saved, bool, trainstate.Others) (string, error) {
 			return "", nil
 		}}
@@ -112,7 +112,7 @@ type sample struct {
 // from is the process that may send the sample to the one that it is for.
 func (s sample) from() string {
 	switch s.message.(type) {
-	case *Transfer, *TiedGradient, *Credit, *ReadState, *RankState:
+	case *Transfer, *TiedGradient, *Credit, *ReadState, *RankState, *StepGradient:
 		return "w1"
 	}
 	if s.to == toStages {
@@ -193,6 +193,12 @@ func (e ends) samples(t testing.TB) []sample {
 		{toStages, leave{}},
 		{toStages, leave{keep: true}},
 		{toStages, &ReadState{Header: h, Request: 3, Rank: 0, Param: "w", Part: "m", ReplyTo: actor.NewPID("w1", SupervisorID(h.Attempt))}},
+		{toStages, &ReadState{Header: h, Request: 3, Shadow: 2, Param: "w", ReplyTo: actor.NewPID("w1", SupervisorID(h.Attempt))}},
+		{toStages, &ReadState{Header: h, Request: 3, Param: "w", ReplyTo: actor.NewPID("w1", actorID(h.Attempt, stageName(1)))}},
+		{toStages, &StepGradient{Header: h, Rank: 1, Grads: []stages.Gradient{{Param: 3, Grad: e.tensor(t, 2, 3)}, {Param: 5,
+			Grad: e.tensor(t, 4)}}}},
+		{toStages, &StepGradient{Header: h, Rank: 1}},
+		{toStages, &RankState{Header: h, Request: 3, Rank: 1, Shadow: 1, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &RankState{Header: h, Request: 3, Rank: 1, Tensor: e.tensor(t, 2, 2)}},
 		{toStages, &RankState{Header: h, Request: 3, Rank: 1, Err: &RemoteError{Text: "no such weight"}}},
 		{toStages, &Weight{Header: h, Request: 3, Tensor: e.tensor(t, 2, 2)}},
@@ -212,7 +218,8 @@ func (e ends) samples(t testing.TB) []sample {
 			{Name: "frozen", Shape: []int{2}, DType: tensorops.BFloat16}}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Sums: []uint32{1, 2}}},
 		{toCoordinator, &StateWritten{Header: h, Rank: 1, Err: &RemoteError{Text: "no such folder"}}},
-		{toCoordinator, &StageReady{h, 1}},
+		{toCoordinator, &StageReady{h, 1, 1 << 40}},
+		{toCoordinator, &Shadowed{h, 0}},
 		{toCoordinator, &Failed{Header: h, Actor: "stage 1", Err: &RemoteError{Text: "it broke"}}},
 		{toCoordinator, &Failed{Header: h, Actor: "stage 1", Err: &RemoteError{"it is full", tensorops.ErrOutOfMemory}}},
 		{toCoordinator, &Failed{Header: h, Actor: "stage 1", Err: &Panic{Value: "oh", Stack: []byte("here")}}},
@@ -249,6 +256,12 @@ func numbers(m any) [][]byte {
 		return tensor(&m.Tensor)
 	case *RankState:
 		return tensor(&m.Tensor)
+	case *StepGradient:
+		var all [][]byte
+		for i := range m.Grads {
+			all = append(all, tensor(&m.Grads[i].Grad)...)
+		}
+		return all
 	case *Data:
 		m.Batch.pool = nil
 		m.Batch.Tokens, m.Batch.Targets = append([]int32{}, m.Batch.Tokens...), append([]int32{}, m.Batch.Targets...)

@@ -72,6 +72,10 @@ func (a *schedulerActor) decide(ctx actor.Context) {
 		LR: &rate, Tokens: a.state.Tokens, Epoch: a.spec.epochs(step), TimeMS: clock.Now().UnixMilli(),
 		TokensPerS: &perSecond, StepMS: &ms, BubblePct: &bubble, PeakPct: peak, PeakMemBytes: sysinfo.PeakBytes(), CPUCores: cores,
 		Skipped: m.Skip, Update: how}}
+	if a.spec.Shadows != nil {
+		ms := float64(time.Since(a.reported)) / float64(time.Millisecond)
+		a.last.ShadowMS = &ms
+	}
 	a.last.Targets, a.last.FullPct = a.spec.fullness(tokens, a.targets)
 	a.last.Metrics = routerMetrics(metricsOf(a.losses), a.routers)
 	if mtp, ok := a.last.Metrics[stages.MTPLoss]; ok {

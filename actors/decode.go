@@ -63,8 +63,8 @@ func (c *Codec) unpackForStage(h Header, w *wire.Message, from string) (any, err
 		return leave{keep: k.Leave.GetKeep()}, nil
 	case *wire.Message_ReadState:
 		r := k.ReadState
-		return &ReadState{Header: h, Request: r.GetRequest(), Rank: int(r.GetRank()), Param: cut(r.GetName()), Part: cut(r.GetPart()),
-			ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
+		return &ReadState{Header: h, Request: r.GetRequest(), Rank: int(r.GetRank()), Shadow: int(r.GetShadow()), Param: cut(r.GetName()),
+			Part: cut(r.GetPart()), ReplyTo: actor.NewPID(from, r.GetReplyTo().GetId())}, nil
 	}
 	return nil, fmt.Errorf("%w: a stage does not take %T", ErrMessage, w.Kind)
 }
@@ -88,7 +88,10 @@ func (c *Codec) unpackForCoordinator(h Header, w *wire.Message, from string) (an
 		return &Applied{Header: h, Rank: rank}, err
 	case *wire.Message_StageReady:
 		rank, err := c.remoteRank(k.StageReady.GetRank())
-		return &StageReady{Header: h, Rank: rank}, err
+		return &StageReady{Header: h, Rank: rank, Read: max(0, k.StageReady.GetRead())}, err
+	case *wire.Message_Shadowed:
+		rank, err := c.remoteRank(k.Shadowed.GetRank())
+		return &Shadowed{Header: h, Rank: rank}, err
 	case *wire.Message_StateWritten:
 		rank, err := c.remoteRank(k.StateWritten.GetRank())
 		m := &StateWritten{Header: h, Rank: rank, Sums: k.StateWritten.GetSums()}
@@ -329,9 +332,12 @@ func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err
 		m.Tensor, parts, m.Err, err = c.takeAnswer(k.Weight, lens)
 		o = m
 	case *wire.Message_RankState:
-		m := &RankState{Header: h, Request: k.RankState.GetRequest(), Rank: int(k.RankState.GetRank())}
+		m := &RankState{Header: h, Request: k.RankState.GetRequest(), Rank: int(k.RankState.GetRank()),
+			Shadow: int(k.RankState.GetShadow())}
 		m.Tensor, parts, m.Err, err = c.takeAnswer(k.RankState, lens)
 		o = m
+	case *wire.Message_StepGradient:
+		o, parts, err = c.takeGradient(h, k.StepGradient, lens)
 	default:
 		err = fmt.Errorf("%w: %T has no numbers", ErrMessage, w.Kind)
 	}
@@ -532,6 +538,25 @@ func (c *Codec) takeAnswer(w interface {
 	}
 	t, parts, err = c.takeTensor(c.host, w.GetTensor(), lens)
 	return t, parts, nil, err
+}
+
+// takeGradient decodes gradients for a shadow.
+func (c *Codec) takeGradient(h Header, w *wire.StepGradient, lens []int) (owner, [][]byte, error) {
+	n := len(w.GetTensors())
+	if n != len(w.GetParams()) || n != len(lens) {
+		return nil, nil, fmt.Errorf("%w: %d gradients for %d parameters in %d parts", ErrMessage, n, len(w.GetParams()), len(lens))
+	}
+	m := &StepGradient{Header: h, Rank: int(w.GetRank())}
+	var parts [][]byte
+	for i, t := range w.GetTensors() {
+		x, part, err := c.takeTensor(c.host, t, lens[i:i+1])
+		if err != nil {
+			m.release()
+			return nil, nil, err
+		}
+		m.Grads, parts = append(m.Grads, stages.Gradient{Param: int(w.GetParams()[i]), Grad: x}), append(parts, part...)
+	}
+	return m, parts, nil
 }
 
 // Uses are encoded as one bit for each place.

@@ -93,8 +93,14 @@
 // If the processes of some ranks are lost and Spec.Keep agrees, the other stages outlive the attempt: each becomes a Kept (adopt.go),
 // in its process, and the outcome has a Carry with the scheduler's state (carry.go). The next attempt takes both. Each stage
 // adopts the last decided step, the Target: it drops what was begun, or applies the update that has not reached it. A rank that was
-// lost is built again, from the state of a rank with the same weights (rankstate.go). A step is decided when all ranks have reported it,
-// so no stage is further behind than that.
+// lost is built again, from the state of a rank with the same weights (rankstate.go), or from its shadow. A step is decided when all
+// ranks have reported it, so no stage is further behind than that.
+//
+// The shadow of a rank is with the actor of another rank, in another process (Spec.Shadows, shadow.go): trained weights and optimizer state
+// without layers, on a stream of its own. At the start the holder reads them from the rank. After the norms of a step the rank sends its
+// gradients. The scheduler decides the step when every rank has reported it and every shadow has its gradients and has made the update
+// before. The holder makes the update when it gets the decision. So a shadow is at the last decided step, or one before it with that
+// step's gradients, and a Kept takes it to the next attempt.
 //
 // The package must not know sockets, kernels, files or the terminal: these come in as functions and
 // interfaces of Spec.

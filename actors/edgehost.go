@@ -39,7 +39,9 @@ func (c *Codec) Leave(m any, address string) error {
 	case *Weight:
 		allowed = m.Err != nil || c.spec.holds(address, m.Param)
 	case *RankState:
-		allowed = m.Err != nil || address != "" && c.spec.hasCopy(address, m.Rank)
+		allowed = m.Err != nil || address != "" && c.spec.mayRead(address, m.Rank, m.Shadow)
+	case *StepGradient:
+		allowed = address != "" && c.spec.shadowHere(address, m.Rank)
 	}
 	switch {
 	case allowed:

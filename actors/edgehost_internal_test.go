@@ -29,6 +29,9 @@ func TestEdgeKeeps(t *testing.T) {
 		{&Weight{Header: h, Param: "embedding"}, all, edge},
 		{&Weight{Header: h, Param: "between"}, "w1", "w1"},
 		{&Weight{Header: h, Param: "unknown"}, never, never},
+		{&StepGradient{Header: h, Rank: 0}, "w1", never},
+		{&StepGradient{Header: h, Rank: 1}, "w0", "w0"},
+		{&StepGradient{Header: h, Rank: 9}, never, never},
 	} {
 		for _, keeps := range []bool{false, true} {
 			want := map[bool]string{false: c.without, true: c.within}[keeps]

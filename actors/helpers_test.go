@@ -230,6 +230,7 @@ type training struct {
 	from      *save            // go on from there
 	optimizer stages.Optimizer // none: adamw
 	load      stages.Source    // what is stored; none: from itself
+	sending   func(m any)      // called before a message leaves a host; nil: nothing is
 	// wrap may put something around a rank's stage.
 	wrap func(rank int, c actors.Compute) actors.Compute
 }
@@ -240,25 +241,54 @@ const (
 	clipNorm       = 0.05
 )
 
+// chunks are those of a rank.
+func (tr training) chunks(m *stages.Model, rank int) (all []stages.ChunkSpec) {
+	first := 0
+	for v, last := range append(slices.Clone(tr.cuts), len(m.Symbols())) {
+		if tr.table.RankOf(v) == rank {
+			all = append(all, stages.ChunkSpec{Chunk: v, First: first, Last: last})
+		}
+		first = last
+	}
+	return all
+}
+
+func (tr training) options() stages.Options {
+	o := stages.Options{Seed: 5, Optimizer: tr.optimizer}
+	if o.Optimizer.Name == "" {
+		o.Optimizer = adamw
+	}
+	return o
+}
+
+// build makes a rank's stage.
+func (tr training) build(m *stages.Model, rank int, s tensorops.Stream, load stages.Source, withState bool) (actors.Compute, error) {
+	st, err := stages.NewStage(m, s, tr.chunks(m, rank), tr.options())
+	if err != nil {
+		return nil, err
+	}
+	var c actors.Compute = st
+	if tr.wrap != nil {
+		c = tr.wrap(rank, st)
+	}
+	return c, st.Load(load, withState)
+}
+
+// ring places the shadow of each rank with the next one.
+func (tr training) ring() (at []int) {
+	n := tr.table.NumRanks()
+	for rank := range n {
+		at = append(at, (rank+1)%n)
+	}
+	return at
+}
+
 // spec describes a training that reports to a log.
 func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	t.Helper()
 	m, err := stages.NewModel(tr.model)
 	if err != nil {
 		t.Fatal(err)
-	}
-	chunks := make([][]stages.ChunkSpec, tr.table.NumRanks())
-	first := 0
-	for v, last := range append(slices.Clone(tr.cuts), len(m.Symbols())) {
-		r := tr.table.RankOf(v)
-		chunks[r] = append(chunks[r], stages.ChunkSpec{Chunk: v, First: first, Last: last})
-		first = last
-	}
-	if tr.wrap == nil {
-		tr.wrap = func(_ int, c actors.Compute) actors.Compute { return c }
-	}
-	if tr.optimizer.Name == "" {
-		tr.optimizer = adamw
 	}
 	load := stages.InitWeights(5)
 	var state trainstate.State
@@ -271,11 +301,10 @@ func (tr training) spec(t testing.TB, l *log) actors.Spec {
 	s := actors.Spec{
 		Device: newDevice(t, tr.threads),
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			st, err := stages.NewStage(m, s, chunks[rank], stages.Options{Seed: 5, Optimizer: tr.optimizer})
-			if err != nil {
-				return nil, err
-			}
-			return tr.wrap(rank, st), st.Load(load, tr.from != nil)
+			return tr.build(m, rank, s, load, tr.from != nil)
+		},
+		BuildShadow: func(rank int, s tensorops.Stream) (*stages.Shadow, error) {
+			return stages.NewShadow(m, s, tr.chunks(m, rank), tr.options())
 		},
 		TiedRanks: slices.Compact([]int{tr.table.RankOf(0), tr.table.RankOf(tr.table.NumChunks - 1)}),
 		Table:     tr.table,

@@ -15,6 +15,13 @@ const (
 	LimitRecords = 1024
 	// limitReads is the number of requests for a rank's state that wait: each rank that needs it has one at a time.
 	limitReads = 64
+	// limitShadowSteps is the number of steps whose gradients a shadow holds: one that is computed while the one before is being applied.
+	limitShadowSteps = 2
+	// limitShadowReads is the number of tensors for which a shadow without a state asks at a time.
+	limitShadowReads = 8
+	// gradientBytes is the size above which the gradients for a shadow are sent in several messages, so that other messages get between
+	// them.
+	gradientBytes = 4 << 20
 	// saveAgainFirst is the pause after a failed write of a checkpoint, for a reason that may pass,
 	// before the next attempt. Each pause is twice as long, up to saveAgainMost. Training continues
 	// meanwhile.

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -45,9 +46,13 @@ type local struct {
 
 	builders sync.WaitGroup        // the goroutines that build stages
 	computes []Compute             // by rank; nil: not in this process
+	shadows  []*shadow             // by rank; nil: not held in this process
+	rescued  []*shadow             // by rank, of those that save from their shadow; nil: the rank has a stage
+	retired  [][]*shadow           // by the rank that has held them in the last attempt; closed with the first order
 	ends     []*stageEnd           // by rank, of the stages that have halted; nil: not halted, or never built
 	kept     []*Kept               // what outlives the attempt, when it has ended
 	keeps    atomic.Bool           // the stages outlive the attempt
+	renewing atomic.Bool           // it continues another attempt, and some stages have no state yet
 	newest   atomic.Pointer[Saved] // the last checkpoint that was written; nil: none
 }
 
@@ -66,11 +71,13 @@ func newLocal(spec Spec) (*local, error) {
 	l.host = l.memory.NewArena("transfers")
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
 	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
-	l.edges = make([]*edgeMemory, spec.ranks())
+	l.edges, l.rescued = make([]*edgeMemory, spec.ranks()), make([]*shadow, spec.ranks())
 	for rank := range l.streams {
 		if spec.host(rank) == "" {
 			if k := spec.kept(rank); k != nil {
 				l.computes[rank], l.streams[rank] = k.take()
+			} else if s := l.rescue(rank); s != nil {
+				l.streams[rank] = s.stream
 			} else {
 				l.streams[rank] = spec.device(rank).NewStream(spec.stageName(rank))
 			}
@@ -86,10 +93,12 @@ func newLocal(spec Spec) (*local, error) {
 			l.edges[rank] = l.newEdgeMemory(rank)
 		}
 	}
+	l.openShadows()
 	if l.log = spec.Logger; l.log == nil {
 		l.log = slog.New(slog.DiscardHandler) // events and errors say what matters
 	}
 	l.log = l.log.With("run", spec.Run, "attempt", attempt)
+	l.renewing.Store(spec.Carry != nil)
 	l.shown.Store(&spec)
 	return l, nil
 }
@@ -107,8 +116,15 @@ func (l *local) part(name string) part {
 
 // newStage makes the actor of a rank in this process.
 func (l *local) newStage(rank int) *stageActor {
-	return &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank],
+	a := &stageActor{part: l.part(l.spec.stageName(rank)), local: l, rank: rank, at: l.spec.place(rank), stream: l.streams[rank],
 		edges: edges{memory: l.edges[rank]}}
+	for _, s := range l.shadows {
+		if s != nil && l.spec.ShadowAt(s.rank) == rank {
+			a.shadows = append(a.shadows, s)
+		}
+	}
+	a.retired = l.retired[rank]
+	return a
 }
 
 // close frees what the process holds, except for l.kept, after the last actor of the run has ended. All memory of the
@@ -134,6 +150,18 @@ func (l *local) close() {
 		}
 		if err := c.Close(); err != nil {
 			l.log.Error("close a stage", "rank", rank, "error", err)
+		}
+	}
+	all := slices.Clone(l.shadows)
+	for _, some := range l.retired {
+		all = append(all, some...)
+	}
+	for _, s := range all {
+		if s == nil || s.stays {
+			continue
+		}
+		if err := s.close(); err != nil {
+			l.log.Error("close a shadow", "rank", s.rank, "error", err)
 		}
 	}
 	for rank, s := range l.streams { // no rank uses the memory of another now

@@ -125,6 +125,13 @@ func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 func (m *Weight) release()       { m.Tensor.Release() }
 func (m *RankState) release()    { m.Tensor.Release() }
+func (m *StepGradient) release() {
+	for _, g := range m.Grads {
+		if !m.lent {
+			g.Grad.Release()
+		}
+	}
+}
 func (m *StageState) release() {
 	if !m.Kept && m.Copies != nil {
 		m.Copies.Close()
@@ -242,8 +249,23 @@ type Saved struct {
 	Took          time.Duration
 }
 
-// StageReady says that a stage has its weights.
+// StageReady says that a stage has its weights, and the shadows that its actor holds, too.
 type StageReady struct {
+	Header
+	Rank int
+	Read int64 // bytes of its state that it has read from another rank or its shadow
+}
+
+// StepGradient carries finished gradients of a rank to the actor that holds its shadow. One message or several have all of a step.
+type StepGradient struct {
+	Header
+	Rank  int
+	Grads []stages.Gradient
+	lent  bool // the tensors are the stage's; otherwise the message owns them
+}
+
+// Shadowed says that a rank's gradients of a step have reached its shadow.
+type Shadowed struct {
 	Header
 	Rank int
 }
@@ -300,12 +322,13 @@ type ReadWeight struct {
 	ReplyTo     *actor.PID
 }
 
-// ReadState asks a stage for a tensor of a parameter, or a part of its optimizer state, for a rank that has the same ones. The stage
-// answers when it has its weights. No order may be in progress.
+// ReadState asks a stage for a tensor of a parameter, or a part of its optimizer state, for a rank that has the same ones, or for its
+// shadow. The stage answers when it has its weights. No order may be in progress.
 type ReadState struct {
 	Header
 	Request     uint64
 	Rank        int // of the stage
+	Shadow      int // if not 0, the tensor of a shadow that the stage's actor holds is wanted: 1 + the rank that asks
 	Param, Part string
 	ReplyTo     *actor.PID
 }
@@ -314,7 +337,8 @@ type ReadState struct {
 type RankState struct {
 	Header
 	Request uint64
-	Rank    int
+	Rank    int // of the stage that answers
+	Shadow  int // as in ReadState
 	Tensor  tensorops.Tensor
 	Err     error
 }

@@ -21,7 +21,7 @@ func PackSnapshot(s event.Snapshot, wall func(time.Time) time.Time) *wire.Snapsh
 // UnpackSnapshot decodes a snapshot from another process.
 func UnpackSnapshot(w *wire.Snapshot) (event.Snapshot, error) {
 	if max(w.GetAction().GetType(), w.GetNeeds().GetType()) > uint32(scheduler.B) || w.GetDoing() > uint32(event.Failing) ||
-		w.GetWait() > uint32(event.WaitGroup) || w.GetPhase() > uint32(event.Eval) {
+		w.GetWait() > uint32(event.WaitShadow) || w.GetPhase() > uint32(event.Eval) {
 		return event.Snapshot{}, fmt.Errorf("%w: an impossible snapshot of %.100q: doing %d, waiting for %d", ErrMessage, w.GetActor(),
 			w.GetDoing(),
 			w.GetWait())

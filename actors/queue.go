@@ -202,17 +202,24 @@ func (s stageState) on(e stageEvent) stageState {
 	return s
 }
 
-// move handles an event. A stage that has halted reports it and frees what it holds.
+// move handles an event.
 func (a *stageActor) move(ctx actor.Context, e stageEvent) {
-	before := a.state
-	a.state = before.on(e)
-	if a.state == stageHalted && before != stageHalted {
-		ctx.Send(ctx.Parent(), &halted{a.rank})
-		a.drain()
-		a.reportEnd()
-		if a.stopping {
-			ctx.Stop(ctx.Self())
-		}
+	a.state = a.state.on(e)
+	a.tellHalted(ctx)
+}
+
+// tellHalted reports, once, that the stage and its shadows have halted, and frees what it holds.
+func (a *stageActor) tellHalted(ctx actor.Context) {
+	busy := slices.ContainsFunc(slices.Concat(a.shadows, a.retired), func(s *shadow) bool { return s.busy })
+	if a.state != stageHalted || a.told || busy {
+		return
+	}
+	a.told = true
+	ctx.Send(ctx.Parent(), &halted{a.rank})
+	a.drain()
+	a.reportEnd()
+	if a.stopping {
+		ctx.Stop(ctx.Self())
 	}
 }
 

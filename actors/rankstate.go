@@ -21,7 +21,7 @@ func (a *stageActor) takeRead(ctx actor.Context, m *ReadState) {
 	switch {
 	case a.failed || !a.runID.accepts(m.Header):
 	case len(a.reads) >= limitReads:
-		ctx.Send(m.ReplyTo, &RankState{Header: m.Header, Request: m.Request, Rank: a.rank,
+		ctx.Send(m.ReplyTo, &RankState{Header: m.Header, Request: m.Request, Rank: a.rank, Shadow: m.Shadow,
 			Err: fmt.Errorf("%d requests for the state of rank %d wait already, the limit", limitReads, a.rank)})
 	default:
 		a.reads = append(a.reads, m)
@@ -30,9 +30,13 @@ func (a *stageActor) takeRead(ctx actor.Context, m *ReadState) {
 }
 
 // sendState answers the first request.
-func (a *stageActor) sendState() {
+func (a *stageActor) sendState(ctx actor.Context) {
 	m := a.reads[0]
 	a.reads = append(a.reads[:0], a.reads[1:]...)
+	if m.Shadow != 0 {
+		a.sendShadow(ctx, m)
+		return
+	}
 	answer := &RankState{Header: m.Header, Request: m.Request, Rank: a.rank}
 	l := a.stream.NewList()
 	if s, ok := a.stage.(StateCopier); ok {

@@ -27,6 +27,7 @@ type relay struct {
 	codecs  map[string]*actors.Codec
 	// unpacking is held by what is unpacked: a codec is of no use once its process has detached.
 	unpacking sync.RWMutex
+	sending   func(m any) // called before a message leaves; nil: nothing is
 }
 
 func newRelay(t testing.TB) *relay {
@@ -77,6 +78,9 @@ type way struct {
 
 func (w *way) SendUserMessage(pid *actor.PID, message any) {
 	_, m, _ := actor.UnwrapEnvelope(message)
+	if w.sending != nil {
+		w.sending(m)
+	}
 	w.unpacking.RLock()
 	defer w.unpacking.RUnlock()
 	_, out := w.at(w.from)
@@ -146,6 +150,7 @@ func (tr training) runOver(t *testing.T, hosts []string) *log {
 func (tr training) startOver(t *testing.T, l *log, hosts []string, change func(host string, s *actors.Spec)) (run *actors.Run, end func()) {
 	t.Helper()
 	r := newRelay(t)
+	r.sending = tr.sending
 	spec := tr.spec(t, l)
 	spec.Run, spec.Attempt = uuid.New(), uuid.New()
 	m, err := stages.NewModel(tr.model)

@@ -1,6 +1,7 @@
 package actors
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -45,14 +46,8 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		}
 	}
 	l.system = spec.System
-	if weights != nil { // a stage that halts while it is built must not wait for a process that has failed
-		fail := spec.FailGroups
-		l.spec.FailGroups = func(err error) {
-			weights.stop()
-			if fail != nil {
-				fail(err)
-			}
-		}
+	if weights != nil {
+		l.stopReads(weights)
 	}
 	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
 	if spec.Attach != nil {
@@ -65,10 +60,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 			l.system.Root.Send(actor.NewPID(coordinator, actorID(l.id.attempt, weightsName)),
 				&ReadWeight{Header: l.id.header(spec.Start.Step, 0), Request: request, Param: param, Part: part, ReplyTo: self})
 		}
-		weights.askRank = func(request uint64, rank int, param, part string) {
-			l.system.Root.Send(actor.NewPID(spec.host(rank), actorID(l.id.attempt, spec.stageName(rank))),
-				&ReadState{Header: l.id.header(spec.Start.Step, 0), Request: request, Rank: rank, Param: param, Part: part, ReplyTo: self})
-		}
+		l.readsFrom(weights, self)
 	}
 	l.log.Info("stages started", "coordinator", coordinator)
 	s.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
@@ -104,7 +96,7 @@ func (s *Spec) remotePart() (t tables, err error) {
 	if err := s.checkDevices(); err != nil {
 		return t, err
 	}
-	if err := s.checkEval(); err != nil {
+	if err := errors.Join(s.checkEval(), s.checkShadows()); err != nil {
 		return t, err
 	}
 	return s.analyseTables()

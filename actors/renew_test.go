@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry"
 	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -115,6 +116,9 @@ type renewed struct {
 	spoilt       []int64
 	postValidate bool
 	every        int64 // steps between checkpoints
+	// shadowed gives each rank a shadow, from which the lost one gets its state; shadows counts how often it has.
+	shadowed bool
+	shadows  *int
 }
 
 func (r renewed) spec(t *testing.T, l *log, m *moments) actors.Spec {
@@ -123,6 +127,9 @@ func (r renewed) spec(t *testing.T, l *log, m *moments) actors.Spec {
 	}
 	s := r.training.spec(t, l)
 	s.ClipNorm, s.PostValidate, s.CheckpointEvery = r.clip, r.postValidate, r.every
+	if r.shadowed {
+		s.Shadows = r.ring()
+	}
 	return s
 }
 
@@ -135,6 +142,9 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals 
 	m := &moments{}
 	spec := r.spec(t, l, m)
 	build, memory := spec.Build, spec.Device
+	r.wrap = func(_ int, c actors.Compute) actors.Compute {
+		return &watched{Stage: c.(*stages.Stage), m: m, spoilt: r.spoilt}
+	}
 	spec.Run, spec.Keep = uuid.New(), func([]int) error { return nil }
 	var adopted []*actors.Kept
 	for {
@@ -183,15 +193,46 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals 
 		}
 		spec.Carry, spec.Adopt, spec.Build = out.Carry, adopted, build
 		if step > 0 {
-			other := r
-			other.from = &known[step-1]
-			spec.Build = other.spec(t, &log{}, m).Build
+			spec.Build = r.rebuild(t, known[step-1].source)
+		}
+		if r.shadowed {
+			spec.Build, spec.Reader = r.fromShadows(t, spec.Build, adopted)
 		}
 	}
 	if n := memory.Memory().InUse; n != 0 {
 		t.Errorf("seed %d: %d bytes are in use after the end", seed, n)
 	}
 	return l, renewals
+}
+
+// rebuild makes stages with a state.
+func (r renewed) rebuild(t *testing.T, load stages.Source) func(int, tensorops.Stream) (actors.Compute, error) {
+	t.Helper()
+	model, err := stages.NewModel(r.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(rank int, s tensorops.Stream) (actors.Compute, error) { return r.build(model, rank, s, load, true) }
+}
+
+// fromShadows makes the stages of those ranks from their shadows whose holders have kept them, and the others with build.
+func (r renewed) fromShadows(t *testing.T, build func(int, tensorops.Stream) (actors.Compute, error), adopted []*actors.Kept) (
+	func(int, tensorops.Stream) (actors.Compute, error), *actors.WeightReader) {
+	t.Helper()
+	reader, at := actors.NewWeightReader(), r.ring()
+	all := make([]func(int, tensorops.Stream) (actors.Compute, error), len(at))
+	for rank, holder := range at {
+		all[rank] = build
+		kept := func(k *actors.Kept) bool { return k.Rank == rank }
+		if slices.ContainsFunc(adopted, kept) {
+			continue
+		}
+		if slices.ContainsFunc(adopted, func(k *actors.Kept) bool { return k.Rank == holder && slices.Contains(k.Shadows(), rank) }) {
+			all[rank] = r.rebuild(t, reader.OfShadow(holder, rank))
+			*r.shadows++
+		}
+	}
+	return func(rank int, s tensorops.Stream) (actors.Compute, error) { return all[rank](rank, s) }, reader
 }
 
 // TestRenewedAttempts: a run that loses a random rank again and again, at random moments, and whose other ranks keep their stages, has
@@ -204,7 +245,7 @@ func TestRenewedAttempts(t *testing.T) {
 	if os.Getenv("TROUPE_LONG_TESTS") != "" {
 		seeds = 12
 	}
-	total := 0
+	total, shadows := 0, 0
 	models := families
 	if raceDetector { // races don't depend on the model
 		models = families[:1]
@@ -226,10 +267,22 @@ func TestRenewedAttempts(t *testing.T) {
 			{"post-validation, skipped", renewed{training: training{table: oneFOneB, cuts: []int{2}}, clip: 1e9, postValidate: true,
 				spoilt: []int64{3, 4, 7}}},
 			{"skipped", renewed{training: training{table: oneFOneB, cuts: []int{2}}, spoilt: []int64{2, 5}}},
+			{"shadows", renewed{training: training{table: oneFOneB, cuts: []int{2}}, shadowed: true}},
+			{"shadows, gpipe on 4 ranks", renewed{training: training{cuts: []int{1, 2, 4}, recompute: some,
+				table: generate(t, scheduler.Spec{Schedule: scheduler.GPipe, Ranks: 4, Chunks: 1, Microbatches: m})}, shadowed: true}},
+			{"shadows, interleaved, skipped", renewed{training: training{cuts: []int{1, 2, 4},
+				table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 2, Microbatches: m, MicrobatchGroupSize: 2})}, spoilt: []int64{2, 5},
+				shadowed: true}},
+			{"shadows, post-validation, kept", renewed{training: training{table: oneFOneB, cuts: []int{3}}, clip: 1e9, postValidate: true,
+				shadowed: true}},
+			{"shadows, post-validation, clipped", renewed{training: training{table: oneFOneB, cuts: []int{2}}, postValidate: true,
+				shadowed: true}},
 		} {
 			t.Run(model.Family+", "+c.name, func(t *testing.T) {
 				r := c.renewed
 				r.model, r.threads, r.steps, r.every, r.evalLens = model, 2, 9, 1, []int{model.Context, 3}
+				before := shadows
+				r.shadows = &shadows
 				if r.clip == 0 {
 					r.clip = clipNorm
 				}
@@ -247,10 +300,13 @@ func TestRenewedAttempts(t *testing.T) {
 					}
 					sameState(t, fmt.Sprintf("seed %d", seed), want.saves[len(want.saves)-1], got.saves[len(got.saves)-1])
 				}
+				if r.shadowed && shadows == before {
+					t.Error("no rank got its state from its shadow")
+				}
 			})
 		}
 	}
-	t.Logf("%d renewals", total)
+	t.Logf("%d renewals, %d ranks restored from their shadows", total, shadows)
 	if total < 100 && !raceDetector {
 		t.Errorf("there are only %d renewals", total)
 	}
@@ -268,6 +324,49 @@ func states(l *log, steps int64) []save {
 		}
 	}
 	return all
+}
+
+// TestRenewalFails: if a stage of an attempt that continues another one cannot get its state, the attempt ends with ErrRenewal, after which
+// the run can restart. Later failures are not ErrRenewal.
+func TestRenewalFails(t *testing.T) {
+	errCopy := errors.New("no copy")
+	for _, late := range []bool{false, true} {
+		l, m := &log{}, &moments{}
+		r := renewed{training: training{model: small(families[0]), threads: 1, cuts: []int{2}, steps: 1 << 40,
+			table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})}, clip: 1}
+		spec := r.spec(t, l, m)
+		spec.Keep = func([]int) error { return nil }
+		run := start(t, spec)
+		eventually(t, run, "a step", func() bool { return len(eventsOf[event.StepEvent](l)) > 2 })
+		run.Lost([]int{0}, errLost)
+		out := wait(t, run)
+		if out.Carry == nil {
+			t.Fatal(out.Unkept)
+		}
+		build := spec.Build
+		spec.Carry, spec.Run = out.Carry, uuid.New()
+		spec.Build = func(rank int, s tensorops.Stream) (actors.Compute, error) {
+			c, err := build(rank, s)
+			if err == nil && !late {
+				err = errCopy
+			}
+			return c, err
+		}
+		for _, k := range run.Kept() {
+			if k.Rank == 1 {
+				spec.Adopt = append(spec.Adopt, k)
+			} else if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if late { // in the first step
+			spec.WriteRecord = func(telemetry.Record) error { return errCopy }
+		}
+		out = wait(t, start(t, spec))
+		if !errors.Is(out.Err, errCopy) || errors.Is(out.Err, actors.ErrRenewal) == late {
+			t.Errorf("late %v: it ends with %v", late, out.Err)
+		}
+	}
 }
 
 // TestUnkept: an attempt says why its stages do not outlive it.

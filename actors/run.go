@@ -54,6 +54,10 @@ func Start(spec Spec) (*Run, error) {
 	if spec.Attach != nil {
 		spec.Attach(newCodec(l, tables, toCoordinator, ""))
 	}
+	if spec.Reader != nil {
+		l.stopReads(spec.Reader)
+		l.readsFrom(spec.Reader, actor.NewPID(l.system.Address(), SupervisorID(l.id.attempt)))
+	}
 	l.log.Info("run started", "ranks", spec.ranks(), "step", spec.Start.Step)
 	r.supervisor, err = l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &supervisor{local: l, tables: tables, result: r.result}
@@ -73,6 +77,9 @@ func Start(spec Spec) (*Run, error) {
 // finish waits for the end and releases what the run owns.
 func (r *Run) finish() {
 	outcome := <-r.result
+	if r.spec.Reader != nil {
+		r.spec.Reader.stop()
+	}
 	close(r.quit)
 	<-r.watched
 	if outcome.Carry != nil {
@@ -80,7 +87,7 @@ func (r *Run) finish() {
 	}
 	r.close()
 	switch {
-	case outcome.lost: // the caller restarts the run, or says that it failed
+	case outcome.lost || outcome.again: // the caller restarts the run, or says that it failed
 		r.log.Info("attempt ended", "step", outcome.State.Step, "err", outcome.Err)
 	case outcome.Err != nil:
 		r.log.Error("run failed", "step", outcome.State.Step, "err", outcome.Err)

@@ -25,6 +25,7 @@ type schedulerActor struct {
 
 	carried
 	ready barrier // stages with weights
+	read  []int64 // by rank, of StageReady
 
 	// The order in progress.
 	phase  event.Phase // 0: none
@@ -33,8 +34,12 @@ type schedulerActor struct {
 	spent  time.Duration // time of the process's cores at the start
 	losses *stages.Accumulator
 	done   barrier
-	norms  []float64 // by parameter and slot: see Spec.slots
-	logs   bool      // the step's norms are logged
+	// shadowed waits for the shadows that have the step's gradients; without a shadow a rank counts at once. reported is when done was
+	// complete.
+	shadowed barrier
+	reported time.Time
+	norms    []float64 // by parameter and slot: see Spec.slots
+	logs     bool      // the step's norms are logged
 	// Like norms, for the weights, in a step whose norms are logged.
 	weights []float64
 	routers [][]stages.RouterStats // by rank
@@ -120,6 +125,7 @@ func newSchedulerActor(l *local, t tables) *schedulerActor {
 	p := l.part(schedulerName)
 	s := p.spec
 	a := &schedulerActor{part: p, tables: t, local: l, ready: newBarrier(s), done: newBarrier(s), applied: newBarrier(s),
+		shadowed: newBarrier(s), read: make([]int64, s.ranks()),
 		carried: carried{state: s.Start, target: Target{Step: s.Start.Step}, evaled: -1, saved: -1}}
 	for rank := range s.ranks() {
 		a.applied.mark(rank) // no Apply was sent yet
@@ -133,6 +139,9 @@ func newSchedulerActor(l *local, t tables) *schedulerActor {
 	}
 	if s.Carry != nil {
 		a.resume(s.Carry)
+	}
+	if s.Rescue != nil {
+		a.regroup = &regroup{RegroupEvent: *s.Rescue}
 	}
 	return a
 }
@@ -149,14 +158,23 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.takeRequests(ctx)
 	case *StageReady:
 		if a.runID.accepts(m.Header) {
-			if a.ready.mark(m.Rank); a.ready.all() && a.spec.Ready != nil {
-				a.spec.Ready()
+			a.read[m.Rank] = m.Read
+			if a.ready.mark(m.Rank); a.ready.all() {
+				a.local.renewing.Store(false)
+				if a.spec.Ready != nil {
+					a.spec.Ready(a.read)
+				}
 			}
 			a.proceed(ctx)
 		}
 	case *StageDone:
 		if a.current(m.Header) {
 			a.stageDone(ctx, m)
+		}
+	case *Shadowed:
+		if a.current(m.Header) {
+			a.shadowed.mark(m.Rank)
+			a.reports(ctx, m.Step)
 		}
 	case *Applied:
 		if a.runID.accepts(m.Header) {
@@ -293,7 +311,7 @@ func (a *schedulerActor) waitDisk(from string) {
 // step 0 begins with the validation.
 func (a *schedulerActor) evalDue() bool {
 	step := a.state.Step
-	if a.spec.EvalTable == nil || a.evaled == step {
+	if a.spec.EvalTable == nil || a.evaled == step || a.spec.Rescue != nil {
 		return false
 	}
 	switch step {
@@ -403,6 +421,7 @@ func (a *schedulerActor) begin(ctx actor.Context, o *Order) {
 	a.local.underWay.Store(&underWay{o.Step, o.Order, o.Phase, a.began, o.Trace})
 	a.losses.Reset()
 	a.done.reset()
+	a.awaitShadows(o.Phase)
 	a.busy, a.trace, a.clocks = 0, nil, nil
 	clear(a.norms)
 	clear(a.weights)
@@ -444,8 +463,32 @@ func (a *schedulerActor) stageDone(ctx actor.Context, m *StageDone) {
 		a.setTime(m)
 		a.local.ObserveActions(RankActions{Rank: m.Rank, Step: m.Step, Order: m.Order, Phase: a.phase, Times: m.Trace})
 	}
-	if !a.done.all() {
-		a.cell.store(a.done.snapshot(m.Step, a.phase))
+	if a.done.all() {
+		a.reported = time.Now()
+	}
+	a.reports(ctx, m.Step)
+}
+
+// awaitShadows begins the wait for the shadows in an order.
+func (a *schedulerActor) awaitShadows(p event.Phase) {
+	a.shadowed.reset()
+	for rank := range a.spec.ranks() {
+		if p != event.Train || a.spec.ShadowAt(rank) < 0 {
+			a.shadowed.mark(rank)
+		}
+	}
+}
+
+// reports ends the order in progress when all reports have come, and the shadows have the gradients.
+func (a *schedulerActor) reports(ctx actor.Context, step int64) {
+	switch {
+	case !a.done.all():
+		a.cell.store(a.done.snapshot(step, a.phase))
+		return
+	case !a.shadowed.all():
+		s := a.shadowed.snapshot(step, a.phase)
+		s.Wait, s.From = event.WaitShadow, a.spec.stageName(a.spec.ShadowAt(a.shadowed.first))
+		a.cell.store(s)
 		return
 	}
 	phase := a.phase

@@ -26,7 +26,8 @@ const (
 	sentByConsumer    Sender = "the process of a rank that takes the chunk's output"
 	sentByReader      Sender = "a process whose ranks read data, for one of its ranks"
 	sentByHolder      Sender = "a process whose ranks hold the parameter"
-	sentByCopy        Sender = "the process of a rank with the same weights and optimizer state"
+	sentByCopy        Sender = "the process of a rank with the same weights and optimizer state, or with the rank or its shadow"
+	sentByShadow      Sender = "the process with the shadow of the rank that the message names"
 )
 
 // MessageKind is a kind of message between processes, by its name on the wire.
@@ -61,6 +62,7 @@ var rules = makeRules(
 	overLane(forStages("tied_gradient", sentByProducer, (*wire.Message_TiedGradient)(nil), (*Codec).checkTied)),
 	forStages("read_state", sentByCopy, (*wire.Message_ReadState)(nil), (*Codec).checkReadState),
 	overLane(forStages("rank_state", sentByCopy, (*wire.Message_RankState)(nil), (*Codec).checkRankState)),
+	overLane(forStages("step_gradient", sentByRank, (*wire.Message_StepGradient)(nil), (*Codec).checkGradient)),
 	forStages("credit", sentByConsumer, (*wire.Message_Credit)(nil), (*Codec).checkCredit),
 	forBoss("data_request", sentByReader, (*wire.Message_DataRequest)(nil), (*Codec).checkRequest),
 	forBoss("read_weight", sentByHolder, (*wire.Message_ReadWeight)(nil), (*Codec).checkRead),
@@ -70,6 +72,7 @@ var rules = makeRules(
 	ofRank("state_written", (*wire.Message_StateWritten)(nil), func(w *wire.Message) int32 { return w.GetStateWritten().GetRank() }),
 	ofRank("halted", (*wire.Message_Halted)(nil), func(w *wire.Message) int32 { return w.GetHalted().GetRank() }),
 	ofRank("left", (*wire.Message_Left)(nil), func(w *wire.Message) int32 { return w.GetLeft().GetRank() }),
+	forBoss("shadowed", sentByShadow, (*wire.Message_Shadowed)(nil), (*Codec).checkShadowed),
 	overLane(forBoss("stage_state", sentByRank, (*wire.Message_StageState)(nil), (*Codec).checkState)),
 	forBoss("failed", sentByRank, (*wire.Message_Failed)(nil), (*Codec).checkFailed),
 )
@@ -266,29 +269,77 @@ func (s *Spec) hasCopy(address string, rank int) bool {
 	return s.Copies != nil && slices.ContainsFunc(s.Copies(rank), func(other int) bool { return other != rank && s.host(other) == address })
 }
 
-// checkReadState checks that a request for the state of a rank here comes from a process that computes a copy of it.
+// mayRead reports whether the process at an address may read the state of a rank or, with shadow, that of a shadow which the rank holds:
+// it has a rank with the same state, the shadow of the rank, or the rank of the shadow.
+func (s *Spec) mayRead(address string, rank, shadow int) bool {
+	if shadow == 0 {
+		return s.hasCopy(address, rank) || s.shadowHere(address, rank)
+	}
+	return s.ShadowAt(shadow-1) == rank && s.host(shadow-1) == address
+}
+
+// checkReadState checks that a request for the state of a rank here, or for a shadow here, comes from a process that may have it.
 func (c *Codec) checkReadState(w *wire.Message, from string) error {
 	r := w.GetReadState()
-	rank := int(r.GetRank())
+	rank, shadow := int(r.GetRank()), int(r.GetShadow())
 	switch {
 	case rank < 0 || rank >= c.spec.ranks() || c.spec.host(rank) != "":
 		return fmt.Errorf("%w: a request for the state of rank %d, which is not in this process", ErrMessage, rank)
-	case from == "" || !c.spec.hasCopy(from, rank):
-		return fmt.Errorf("%w: a request for the state of rank %d from %s, which has no copy of it", ErrSender, rank, from)
-	case r.GetReplyTo().GetId() != SupervisorID(c.id.attempt):
-		return fmt.Errorf("%w: a request for the state of rank %d for the unexpected actor %.100q", ErrMessage, rank, r.GetReplyTo().GetId())
+	case shadow < 0 || shadow > c.spec.ranks() || from == "" || !c.spec.mayRead(from, rank, shadow):
+		return fmt.Errorf("%w: a request for the state of rank %d (shadow %d) from %s, which has no rank and no shadow with it", ErrSender,
+			rank, shadow, from)
+	}
+	id := r.GetReplyTo().GetId()
+	forRank := id == SupervisorID(c.id.attempt) && (shadow != 0 || c.spec.hasCopy(from, rank))
+	forShadow := shadow == 0 && id == c.holderID(rank) && c.spec.shadowHere(from, rank)
+	if !forRank && !forShadow {
+		return fmt.Errorf("%w: a request for the state of rank %d for the unexpected actor %.100q", ErrMessage, rank, id)
 	}
 	return nil
 }
 
-// checkRankState checks that the state of a rank comes from its process, and that a rank here has the same.
+// holderID returns the id of the actor that holds the shadow of a rank; "": there is none.
+func (c *Codec) holderID(rank int) string {
+	h := c.spec.ShadowAt(rank)
+	if h < 0 {
+		return ""
+	}
+	return actorID(c.id.attempt, c.spec.stageName(h))
+}
+
+// checkRankState checks that the state of a rank comes from its process, and that a rank or a shadow here has the same; or that the state
+// of a shadow comes from its process, for a rank here.
 func (c *Codec) checkRankState(w *wire.Message, from string) error {
-	rank := w.GetRankState().GetRank()
+	rank, shadow := w.GetRankState().GetRank(), w.GetRankState().GetShadow()
 	if err := c.checkRank(rank, from); err != nil {
 		return err
 	}
-	if !c.spec.hasCopy("", int(rank)) {
-		return fmt.Errorf("%w: got the state of rank %d, of which this process has no copy", ErrSender, rank)
+	if shadow < 0 || int(shadow) > c.spec.ranks() || !c.spec.mayRead("", int(rank), int(shadow)) {
+		return fmt.Errorf("%w: got the state of rank %d (shadow %d), of which this process has no copy", ErrSender, rank, shadow)
+	}
+	return nil
+}
+
+// checkGradient checks that gradients come from the process of their rank, for a shadow here.
+func (c *Codec) checkGradient(w *wire.Message, from string) error {
+	rank := w.GetStepGradient().GetRank()
+	if err := c.checkRank(rank, from); err != nil {
+		return err
+	}
+	if !c.spec.shadowHere("", int(rank)) {
+		return fmt.Errorf("%w: got the gradients of rank %d, whose shadow is not in this process", ErrSender, rank)
+	}
+	return nil
+}
+
+// checkShadowed checks that a report about a shadow comes from the process that has it.
+func (c *Codec) checkShadowed(w *wire.Message, from string) error {
+	rank, err := c.remoteRank(w.GetShadowed().GetRank())
+	if err != nil {
+		return err
+	}
+	if !c.spec.shadowHere(from, rank) {
+		return fmt.Errorf("%w: the shadow of rank %d is not at %s", ErrSender, rank, from)
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ func newFour(t testing.TB) ends {
 			t.Fatal(err)
 		}
 		c.arrivals = make([]tensorops.Arena, 4)
+		s.Shadows = []int{1, 3, -1, -1}
 		s.Copies = func(rank int) []int { // ranks 1 and 2 have the same weights
 			if rank == 1 || rank == 2 {
 				return []int{1, 2}
@@ -85,10 +86,23 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"drop_state":  {{&DropState{h}, boss}},
 		"halt":        {{halt{}, boss}},
 		"leave":       {{leave{}, boss}},
-		"read_state":  {{readsState(1), of(2)}, {readsState(2), none}, {readsState(9), none}},
+		"read_state": {{readsState(1), of(2)}, {readsState(2), none}, {readsState(9), none},
+			// of the shadow of rank 0, which w1 holds, and for that of rank 1, which w3 holds
+			{&ReadState{Header: h, Rank: 1, Shadow: 1, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, of(0)},
+			{&ReadState{Header: h, Rank: 1, Shadow: 2, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, none},
+			{&ReadState{Header: h, Rank: 1, Shadow: 9, ReplyTo: actor.NewPID("w0", SupervisorID(h.Attempt))}, none},
+			{&ReadState{Header: h, Rank: 1, ReplyTo: pid("w3", stageName(3))}, of(3)},
+			{&ReadState{Header: h, Rank: 1, ReplyTo: pid("w2", stageName(2))}, none}},
+		"step_gradient": {{&StepGradient{Header: h, Grads: []stages.Gradient{{Param: 1, Grad: e.tensor(t, 2)}}}, of(0)},
+			{&StepGradient{Header: h, Rank: 1}, none}, {&StepGradient{Header: h, Rank: 2}, none},
+			{&StepGradient{Header: h, Rank: 9}, none}},
+		"shadowed": {{&Shadowed{h, 0}, of(1)}, {&Shadowed{h, 1}, of(3)}, {&Shadowed{h, 2}, none}, {&Shadowed{h, 9}, none}},
 		"rank_state": {{&RankState{Header: h, Rank: 2, Tensor: e.tensor(t, 2)}, of(2)},
 			{&RankState{Header: h, Rank: 2, Err: errGone}, of(2)},
-			{&RankState{Header: h, Rank: 1, Err: errGone}, none}, {&RankState{Header: h, Rank: 3, Err: errGone}, none}},
+			{&RankState{Header: h, Rank: 1, Err: errGone}, none}, {&RankState{Header: h, Rank: 3, Err: errGone}, none},
+			{&RankState{Header: h, Rank: 0, Err: errGone}, of(0)}, {&RankState{Header: h, Rank: 3, Shadow: 2, Err: errGone}, of(3)},
+			{&RankState{Header: h, Rank: 3, Shadow: 1, Err: errGone}, none},
+			{&RankState{Header: h, Rank: 0, Shadow: 9, Err: errGone}, none}},
 		"data":   {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1}, Tokens: []int32{1}}}, boss}},
 		"weight": {{&Weight{Header: h, Tensor: e.tensor(t, 2)}, boss}, {&Weight{Header: h, Err: errGone}, boss}},
 		"transfer": {{transfer(scheduler.ForwardEdge, 1, 1), of(0)}, {transfer(scheduler.BackwardEdge, 1, 1), of(2)},
@@ -104,7 +118,7 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 		"read_weight":   {{reads("between"), of(2)}, {reads("tied"), append(of(0), of(3)...)}, {reads("unknown"), none}},
 		"stage_done":    {{&StageDone{Header: h, Rank: 2}, of(2)}},
 		"applied":       {{&Applied{h, 2}, of(2)}},
-		"stage_ready":   {{&StageReady{h, 2}, of(2)}, {&StageReady{h, 9}, none}, {&StageReady{h, -1}, none}},
+		"stage_ready":   {{&StageReady{h, 2, 0}, of(2)}, {&StageReady{h, 9, 0}, none}, {&StageReady{h, -1, 0}, none}},
 		"state_written": {{&StateWritten{Header: h, Rank: 2}, of(2)}},
 		"halted":        {{&halted{2}, of(2)}},
 		"left":          {{&left{2}, of(2)}},

@@ -90,8 +90,19 @@ type Spec struct {
 	Adopt  []*Kept
 	Rejoin func(rank int, stage Compute) error
 	Target Target
-	// Ready is called once, when every stage has its weights.
-	Ready func()
+	// Shadows says for each rank with which other rank its shadow is, in another process; −1: it has none; nil: no rank has one.
+	// BuildShadow makes the shadow of a rank on a stream.
+	Shadows     []int
+	BuildShadow func(rank int, s tensorops.Stream) (*stages.Shadow, error)
+	// Rescue makes an attempt with a Carry only write a checkpoint of the state that it continues from, and end with this event. Ranks
+	// whose shadow is in this process save from it; they have no stage.
+	Rescue *event.RegroupEvent
+	// Reader, if not nil, is the one that Build uses for the state of ranks in this process. StartStages has its own.
+	Reader *WeightReader
+	// Read returns the bytes that a rank here has read of its state from another rank or its shadow; nil: none.
+	Read func(rank int) int64
+	// Ready is called once, when every stage has its weights, with the bytes that each rank has read of them as Read says.
+	Ready func(read []int64)
 	// TiedRanks are the ranks of the pipeline that use a tied weight. If there are several, each
 	// sends its gradient to all others.
 	TiedRanks []int
@@ -317,7 +328,7 @@ func (s *Spec) check() error {
 	if err := s.checkDevices(); err != nil {
 		return err
 	}
-	return errors.Join(s.checkWorld(), s.checkEval(), s.checkWindows())
+	return errors.Join(s.checkWorld(), s.checkEval(), s.checkWindows(), s.checkShadows())
 }
 
 // checkEval compares the two tables.

@@ -3,6 +3,7 @@ package actors
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -43,6 +44,11 @@ type stageActor struct {
 	tied   tiedParts
 	update stepUpdate
 	kept   keptStates
+
+	shadows  []*shadow // that this actor holds
+	retired  []*shadow // that it has held in the last attempt; a rank of this process may read them until the first order
+	reported bool      // that it is ready
+	told     bool      // that it has halted
 }
 
 // progress is the progress of a stage in its order.
@@ -110,8 +116,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 			a.fail(ctx, a.step, m.err)
 		default:
 			a.device.most = a.queuesLists()
-			a.cell.store(event.Snapshot{Step: a.step, Wait: event.WaitOrder, From: schedulerName})
-			ctx.Send(a.peers.Scheduler, &StageReady{Header: a.peers.Header, Rank: a.rank})
+			a.fillShadows(ctx)
 			a.advance(ctx)
 		}
 	case *deviceDone:
@@ -135,7 +140,16 @@ func (a *stageActor) Receive(ctx actor.Context) {
 		a.advance(ctx)
 	case *Apply:
 		a.update.decision = m
+		if !a.failed {
+			a.foldShadows(ctx, m)
+		}
 		a.advance(ctx)
+	case *StepGradient:
+		a.takeGradient(ctx, m)
+	case *RankState:
+		a.takePart(ctx, m)
+	case *shadowDone:
+		a.jobDone(ctx, m)
 	case *SaveState:
 		a.todo = append(a.todo, m)
 		a.advance(ctx)
@@ -155,12 +169,14 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case halt:
 		a.failed = true
 		a.endGroups()
+		a.endShadows()
 		a.move(ctx, haltAsked)
 	case leave:
 		a.failed, a.stopping, a.update.keep = true, true, m.keep
 		a.endGroups()
+		a.endShadows()
 		a.kept.quit()
-		if a.state == stageHalted {
+		if a.told {
 			a.reportEnd()
 			ctx.Stop(ctx.Self())
 		}
@@ -191,8 +207,13 @@ func (a *stageActor) build() {
 		defer a.root.Send(a.self, m)
 		defer caught(&m.err)
 		if m.addressable, m.err = addressable(a.stream.Arena()); m.err == nil {
-			m.stage, m.err = a.spec.buildStage(a.rank, a.stream)
+			m.stage, m.err = a.local.buildStage(a.rank, a.stream)
 			a.local.computes[a.rank] = m.stage
+		}
+		for _, s := range slices.Concat(a.shadows, a.retired) {
+			if m.err == nil {
+				m.err = s.build(a.spec)
+			}
 		}
 	}()
 }
@@ -221,7 +242,7 @@ func (a *stageActor) advance(ctx actor.Context) {
 	for !a.failed && (a.state == stageResting || a.mayQueue()) {
 		switch {
 		case len(a.reads) > 0 && a.state == stageResting:
-			a.sendState()
+			a.sendState(ctx)
 		case len(a.copies) > 0 && (a.update.decision == nil || a.copies[0].Step < a.update.decision.Step):
 			a.copyWeights(ctx)
 		case a.update.decision != nil:
@@ -256,6 +277,9 @@ func (a *stageActor) takeNext(ctx actor.Context) {
 
 // beginOrder begins an order.
 func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
+	if a.retired != nil {
+		a.retire()
+	}
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()
 	a.losses, a.log = nil, nil

@@ -109,7 +109,11 @@ func (a *stageActor) norms() {
 	a.cell.store(a.snap(event.Reducing))
 	a.device.summing = true
 	a.submit(l, func(ctx actor.Context) {
+		h := a.order.Header
 		a.report(ctx, &StageDone{Norms: a.stage.Norms(nil), Weights: weights(), Routers: routers()})
+		if err := a.sendGradients(ctx, h); err != nil {
+			a.fail(ctx, a.step, err)
+		}
 	})
 }
 

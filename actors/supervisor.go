@@ -93,7 +93,8 @@ type Outcome struct {
 	Unkept error
 	Lost   []int // the ranks
 
-	lost bool // a process of some ranks failed, so another attempt may follow
+	lost  bool // a process of some ranks failed, so another attempt may follow
+	again bool // the attempt was a renewal that failed, so the run may restart
 }
 
 // ActorError is an actor's failure, the root cause of a run's end.
@@ -127,7 +128,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.spawn(ctx)
 	case *Failed:
 		if s.id.accepts(m.Header) {
-			s.end(ctx, Outcome{Err: &ActorError{m.Actor, m.Step, m.Err}})
+			s.end(ctx, s.failure(m))
 		}
 	case *finished:
 		s.end(ctx, Outcome{Stopped: m.stopped, Early: m.early, Regroup: m.regroup, Err: m.err})
@@ -156,6 +157,8 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		if pid := s.pids[metricsName]; pid != nil {
 			ctx.Send(pid, m)
 		}
+	case *RankState:
+		s.spec.Reader.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, Err: m.Err})
 	case *halted:
 		// The stage may have left without being told; then lost follows, with the reason.
 		s.rest(s.spec.stageName(m.rank))
@@ -201,6 +204,16 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		}
 		s.result <- s.outcome
 	}
+}
+
+// failure is the outcome of an actor's failure.
+func (s *supervisor) failure(m *Failed) Outcome {
+	var err error = &ActorError{m.Actor, m.Step, m.Err}
+	renewing := s.renewing.Load() || s.spec.Rescue != nil
+	if renewing {
+		err = fmt.Errorf("%w: %w", ErrRenewal, err)
+	}
+	return Outcome{Err: err, again: renewing}
 }
 
 // rescue ends the run if the supervisor itself panics. No actor of the run is above it, and

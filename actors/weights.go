@@ -68,8 +68,9 @@ var errGone = errors.New("the run has ended here")
 type WeightReader struct {
 	mu      sync.Mutex
 	ask     func(request uint64, param, part string) // nil until StartStages
-	askRank func(request uint64, rank int, param, part string)
+	askRank func(request uint64, rank, shadow int, param, part string)
 	last    uint64
+	bytes   map[int]int64 // read from other ranks, by the rank that needs them
 	waiting map[uint64]chan *Weight
 	quit    chan struct{}
 	once    sync.Once
@@ -77,7 +78,7 @@ type WeightReader struct {
 
 // NewWeightReader makes a WeightReader for StartStages.
 func NewWeightReader() *WeightReader {
-	return &WeightReader{waiting: make(map[uint64]chan *Weight), quit: make(chan struct{})}
+	return &WeightReader{waiting: make(map[uint64]chan *Weight), bytes: make(map[int]int64), quit: make(chan struct{})}
 }
 
 // Source is the stages.Source of the stored tensors. It waits for each tensor.
@@ -85,11 +86,29 @@ func (w *WeightReader) Source(p *stages.Param, part string, dst []float32) error
 	return w.read(p, dst, func(request uint64) { w.ask(request, p.Name, part) })
 }
 
-// Of returns the stages.Source of the weights and the optimizer state of a rank in another process, for a rank that has the same ones.
-func (w *WeightReader) Of(rank int) stages.Source {
+// Of returns the stages.Source of the weights and the optimizer state of another rank, for a rank that has the same ones.
+func (w *WeightReader) Of(other, rank int) stages.Source { return w.from(other, 0, rank) }
+
+// OfShadow returns the stages.Source of a rank's own state, from its shadow, which the actor of another rank holds.
+func (w *WeightReader) OfShadow(holder, rank int) stages.Source { return w.from(holder, 1+rank, rank) }
+
+func (w *WeightReader) from(other, shadow, rank int) stages.Source {
 	return func(p *stages.Param, part string, dst []float32) error {
-		return w.read(p, dst, func(request uint64) { w.askRank(request, rank, p.Name, part) })
+		err := w.read(p, dst, func(request uint64) { w.askRank(request, other, shadow, p.Name, part) })
+		if err == nil {
+			w.mu.Lock()
+			w.bytes[rank] += int64(len(dst) * tensorops.Float32.Size())
+			w.mu.Unlock()
+		}
+		return err
 	}
+}
+
+// Read returns the bytes that a rank has read from another rank or from its shadow.
+func (w *WeightReader) Read(rank int) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bytes[rank]
 }
 
 func (w *WeightReader) read(p *stages.Param, dst []float32, ask func(request uint64)) error {
@@ -138,4 +157,29 @@ func (w *WeightReader) take(m *Weight) {
 		return
 	}
 	answer <- m
+}
+
+// readsFrom connects a WeightReader with the ranks of the attempt; answers go to an actor, which gives them to take.
+func (l *local) readsFrom(w *WeightReader, answers *actor.PID) {
+	w.askRank = func(request uint64, rank, shadow int, param, part string) {
+		host := l.spec.host(rank)
+		if host == "" {
+			host = l.system.Address()
+		}
+		l.system.Root.Send(actor.NewPID(host, actorID(l.id.attempt, l.spec.stageName(rank))), &ReadState{
+			Header: l.id.header(l.spec.Start.Step, 0), Request: request, Rank: rank, Shadow: shadow, Param: param, Part: part,
+			ReplyTo: answers})
+	}
+}
+
+// stopReads makes a WeightReader stop with the attempt's groups: a stage that halts while it is built must not wait for another process,
+// which may have failed.
+func (l *local) stopReads(w *WeightReader) {
+	fail := l.spec.FailGroups
+	l.spec.FailGroups = func(err error) {
+		w.stop()
+		if fail != nil {
+			fail(err)
+		}
+	}
 }

@@ -124,8 +124,8 @@ Start here:
 	root.AddCommand(a.newRun(), a.newEval(), a.newPredict(), a.newGenerate(), a.newServe(), a.newTokenize(), a.newExport(), a.newTensorBoard(),
 		a.newConfig(), a.newInit(), a.newTune(), a.newCkpt(), a.newPlan(), a.newTrace(), a.newDiff(), a.newReport(), a.newUI(),
 		a.newBench(), a.newDoctor(),
-		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newVersion(), exitCodes(),
-		formats())
+		a.newCluster(), a.newWorker(), a.newPs(), a.newTop(), a.newStatus(), a.newLogs(), a.newFollow(), a.newStop(), a.newDrain(),
+		a.newVersion(), exitCodes(), formats())
 	root.AddCommand(a.newChanges("")...)
 	for _, more := range hidden {
 		root.AddCommand(more(a))
@@ -145,7 +145,7 @@ var groups = []struct {
 	{"Use a trained model:", []string{"generate", "serve", "eval", "predict", "export"}},
 	{"Inspect and compare runs:", []string{"ui", "report", "diff", "trace", "tensorboard", "ckpt"}},
 	{"Watch and control runs:", []string{"ps", "status", "top", "logs", "follow", "pause", "resume", "checkpoint", "rate", "stop"}},
-	{"Train on a cluster:", []string{"cluster", "worker"}},
+	{"Train on a cluster:", []string{"cluster", "worker", "drain"}},
 	{"About this program and this machine:", []string{"doctor", "version", "help", "completion"}},
 }
 

@@ -56,6 +56,7 @@ var requestRoles = map[string][]pki.Role{
 	"control":  {pki.Operator},
 	"tokens":   {pki.Operator}, // and only with --remote-tokens
 	"forecast": {pki.Operator}, // it makes workers measure
+	"drain":    {pki.Operator},
 	"follow":   {pki.Operator, pki.Viewer},
 	"list":     {pki.Operator, pki.Viewer},
 	"status":   {pki.Operator, pki.Viewer},

@@ -41,6 +41,7 @@ type attempt struct {
 	apart       string // a warning about tensor groups on several hosts, or about workers without ranks; "": none
 
 	renewal *renewal // nil: a new attempt
+	shadows plan.Shadows
 
 	as    plan.Assignment    // set by Assign
 	tried map[uuid.UUID]bool // see hosts.tried; c.mu

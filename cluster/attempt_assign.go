@@ -22,8 +22,16 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		if err := a.divide(as); err != nil {
 			return plan.Ranks{}, err
 		}
+	} else if a.shadows.Any() {
+		bytes, err := as.Plan.ShadowBytes()
+		if err == nil {
+			err = a.placeShadows(as, bytes)
+		}
+		if err != nil {
+			return plan.Ranks{}, err
+		}
 	}
-	r := plan.Ranks{Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
+	r := plan.Ranks{Shadows: a.shadows, Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
 		CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
@@ -52,7 +60,7 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			probe.assign(m)
 		}
 		if a.renewal != nil {
-			m.FromCheckpoint, m.WithState = false, false
+			m.FromCheckpoint, m.WithState = as.Stored && as.Plan.Freezes(), false
 			if m.Renewal, err = a.renewal.pack(as, s.ranks); err != nil {
 				return r, err
 			}
@@ -64,6 +72,9 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
 		}
 		m.EvalMicrobatches = int32(as.EvalMicrobatches)
+		for _, h := range a.shadows.At {
+			m.Shadows = append(m.Shadows, int32(h))
+		}
 		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
 			return r, a.lostError(s, err)
 		}

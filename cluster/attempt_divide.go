@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/troupe-ml/troupe/cluster/internal/arrange"
@@ -12,11 +13,15 @@ import (
 // config says, or by memory and cores.
 func (a *attempt) divide(as plan.Assignment) error {
 	cpu, gpu := kindsOf(as.Config)
+	shadows, err := a.wantsShadows(as)
+	if err != nil {
+		return err
+	}
 	if gpu && !cpu && len(as.Config.Cluster.Place) == 0 {
 		if err := a.divideGPUs(as); err != nil {
 			return err
 		}
-	} else if err := a.divideHosts(as); err != nil {
+	} else if err := a.divideHosts(as, shadows); err != nil {
 		return err
 	} else if gpu {
 		for _, s := range a.shares {
@@ -35,10 +40,11 @@ func (a *attempt) divide(as plan.Assignment) error {
 	if len(idle) > 0 {
 		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, or use more stages or replicas", strings.Join(idle, ", "))
 	}
-	return nil
+	return a.placeShadows(as, shadows)
 }
 
-func (a *attempt) divideHosts(as plan.Assignment) error {
+// divideHosts divides the ranks by the memory of their hosts, with that of their shadows, if they may have some and there is room.
+func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 	bytes, err := as.Plan.RankBytes()
 	if err != nil {
 		return err
@@ -67,7 +73,17 @@ func (a *attempt) divideHosts(as plan.Assignment) error {
 		workers = append(workers, arrange.Capacity{Name: s.Name, MemoryBytes: s.Offer.GetMemoryBytes() / sameHost[s.host()],
 			Cores: int(s.Offer.GetCores())})
 	}
-	parts, apart, err := arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
+	ranks := func(bytes []int64) ([][]int, string, error) {
+		return arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
+	}
+	with := slices.Clone(bytes)
+	for rank := range shadows {
+		with[rank] += shadows[rank] // each rank brings one, and holds another
+	}
+	parts, apart, err := ranks(with)
+	if err != nil && shadows != nil { // placeShadows says why there are none
+		parts, apart, err = ranks(bytes)
+	}
 	if err != nil {
 		return err
 	}

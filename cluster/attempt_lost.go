@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,7 +41,8 @@ func (a *attempt) lost(m beat.Member, why error) {
 }
 
 func (a *attempt) lostError(s *share, why error) error {
-	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why, At: time.Now()}
+	return &plan.LostError{Worker: s.Name + " at " + s.Address, Ranks: s.ranks, Doing: s.doing, Err: why, Leaves: errors.Is(why, errLeaves),
+		At: time.Now()}
 }
 
 // unreachable handles a worker's report that it can't reach another process, although both can

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -60,27 +61,66 @@ func (c *Coordinator) leavingOf(a *attempt) (all []*workerState) {
 	return all
 }
 
-// leave makes the attempt regroup after the step in progress if workers were told to stop. Before the attempt has begun,
-// Watch calls it again.
+// leave lets the workers of the attempt go that were told to stop: free workers get their ranks, as if they had failed (attempt_renew.go),
+// or, if that is not possible, the attempt regroups after the step in progress. Before the attempt has begun, Watch calls it again.
 func (a *attempt) leave() {
 	workers := a.c.leavingOf(a)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.actors == nil {
-		return
-	}
 	var names []string
-	for _, w := range workers {
-		if !a.asked[w.ID] {
-			a.asked[w.ID] = true
-			names = append(names, w.Name)
+	if a.actors != nil {
+		for _, w := range workers {
+			if !a.asked[w.ID] {
+				a.asked[w.ID] = true
+				names = append(names, w.Name)
+			}
 		}
 	}
-	if len(names) > 0 {
-		slices.Sort(names)
-		a.c.log.Info("the run writes a checkpoint before its workers leave", "run", a.run, "workers", strings.Join(names, " "))
-		a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
+	a.mu.Unlock()
+	if len(names) == 0 {
+		return
 	}
+	slices.Sort(names)
+	err := a.replaceable(workers)
+	if err == nil {
+		a.c.log.Info("other workers get the ranks of those that leave", "run", a.run, "workers", strings.Join(names, " "))
+		for _, w := range workers {
+			a.lost(w.Member, errLeaves)
+		}
+		return
+	}
+	a.c.log.Info("the run writes a checkpoint before its workers leave", "run", a.run, "workers", strings.Join(names, " "),
+		"not_replaced", err)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
+}
+
+// errLeaves: a worker was told to stop, and others get its ranks.
+var errLeaves = errors.New("it was told to stop")
+
+// replaceable returns why free workers cannot get the ranks of some workers, with their state; nil: they can.
+func (a *attempt) replaceable(workers []*workerState) error {
+	var shares []*share
+	var ranks []int
+	for _, w := range workers {
+		if s := a.shareOf(w.ID); s != nil && len(s.ranks) > 0 {
+			shares, ranks = append(shares, s), append(ranks, s.ranks...)
+		}
+	}
+	if err := a.as.Plan.Keeps(ranks, a.shadows); err != nil {
+		return err
+	}
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	free := (&hosts{Coordinator: a.c}).free()
+	for _, s := range shares {
+		i, err := a.replacement(s, free)
+		if err != nil {
+			return err
+		}
+		free = slices.Delete(free, i, i+1)
+	}
+	return nil
 }
 
 // regrouped returns the step of the checkpoint with which the attempt ended to change its workers; nil: it ended otherwise.

@@ -16,24 +16,27 @@ import (
 
 // renewal is how an attempt continues another one.
 type renewal struct {
-	of   uuid.UUID // the other attempt
-	lost []int     // ranks whose workers have failed
+	of      uuid.UUID    // the other attempt
+	lost    []int        // ranks whose workers have failed
+	shadows plan.Shadows // of the other attempt
+	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows
 }
 
-// Renew makes an attempt of the workers that have kept their stages, and of free workers in the place of the others. It implements
+// Renew makes an attempt of the workers that have kept their stages, and of free workers in the place of the others. If none comes in time,
+// workers that have kept their stages get the other ranks as well, if they have the memory, or else only save them. It implements
 // plan.Renewer.
-func (a *attempt) Renew(ctx context.Context, wait time.Duration) (plan.Workers, error) {
+func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers, rescue bool, err error) {
 	a.releaseLost()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	began := time.Now()
 	for {
-		b, changed, err := a.renew()
+		b, changed, err := a.renew(a.replacement)
 		if b != nil {
-			return b, nil
+			return b, false, nil
 		}
 		if !errors.Is(err, plan.ErrNoRoom) {
-			return nil, err
+			return nil, false, err
 		}
 		select {
 		case <-changed:
@@ -42,9 +45,13 @@ func (a *attempt) Renew(ctx context.Context, wait time.Duration) (plan.Workers, 
 				deadline.Reset(left)
 				continue
 			}
-			return nil, err
+			b, _, among := a.renew(nil)
+			if b != nil {
+				return b, b.renewal.rescue, nil
+			}
+			return nil, false, fmt.Errorf("%w; %w", err, among)
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, false, context.Cause(ctx)
 		}
 	}
 }
@@ -70,30 +77,43 @@ func (a *attempt) lostShares() (lost []*share) {
 	return lost
 }
 
-// renew makes the attempt, if there is a free worker for each one that has failed.
-func (a *attempt) renew() (b *attempt, changed <-chan struct{}, err error) {
+// renew makes the attempt, if replacement finds a free worker for each one that has failed. Without a replacement, the others get the
+// ranks or, if they have no room, save them.
+func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int, error)) (b *attempt, changed <-chan struct{}, err error) {
 	c, lost := a.c, a.lostShares()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	free := (&hosts{Coordinator: c}).free()
 	b = &attempt{c: c, cfg: a.cfg, run: a.run, tellWaiting: a.tellWaiting, tried: a.tried, asked: make(map[uuid.UUID]bool), apart: a.apart,
-		gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64), renewal: &renewal{of: a.id}}
+		gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64),
+		renewal: &renewal{of: a.id, shadows: a.shadows}, shadows: a.shadows}
 	var all []*workerState
+	var failed []*share
 	for _, s := range a.busy() {
 		w := c.workers[s.ID]
 		if !slices.Contains(lost, s) && w != nil && w.attempt == a {
 			all = append(all, w)
-			b.shares = append(b.shares, &share{Member: w.Member, ranks: s.ranks, devices: s.devices})
+			b.shares = append(b.shares, &share{Member: w.Member, ranks: slices.Clone(s.ranks), devices: s.devices})
 			continue
 		}
-		b.renewal.lost = append(b.renewal.lost, s.ranks...)
-		i, err := a.replacement(s, free)
+		b.renewal.lost, failed = append(b.renewal.lost, s.ranks...), append(failed, s)
+	}
+	for _, s := range failed {
+		if replacement == nil {
+			continue
+		}
+		i, err := replacement(s, free)
 		if err != nil {
 			return nil, c.changed, err
 		}
 		all = append(all, free[i])
 		b.shares = append(b.shares, &share{Member: free[i].Member, ranks: s.ranks})
 		free = slices.Delete(free, i, i+1)
+	}
+	if replacement == nil {
+		if err := a.shareOut(failed, b); err != nil {
+			return nil, c.changed, err
+		}
 	}
 	for i, w := range all {
 		for _, other := range all[:i] {
@@ -120,7 +140,7 @@ func (a *attempt) renew() (b *attempt, changed <-chan struct{}, err error) {
 // replacement returns the free worker that gets the ranks of one that has failed: of the same name, else on the same host, else any
 // that has the memory. c.mu is held.
 func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
-	need, err := a.as.Plan.RankBytes()
+	need, err := a.rankBytes(a.as.Plan)
 	if err != nil {
 		return 0, err
 	}
@@ -158,6 +178,87 @@ func word(ranks int) string {
 	return "ranks"
 }
 
+// shareOut gives the ranks of workers that have failed to those of the next attempt. If they have no room, that attempt only saves them.
+func (a *attempt) shareOut(failed []*share, b *attempt) error {
+	before := make([][]int, len(b.shares))
+	for i, s := range b.shares {
+		before[i] = slices.Clone(s.ranks)
+	}
+	var full error
+	for _, s := range failed {
+		if full = a.shareRanks(s, b.shares); full != nil {
+			break
+		}
+	}
+	if full == nil {
+		return nil
+	}
+	for i, s := range b.shares {
+		s.ranks = before[i]
+	}
+	if a.as.Plan.Replicated() || !a.as.Plan.SavesShadows() {
+		return full
+	}
+	b.renewal.rescue, b.shadows = true, plan.Shadows{Why: "the attempt only saves its state"}
+	for _, s := range failed {
+		for _, rank := range s.ranks {
+			i := slices.IndexFunc(b.shares, func(of *share) bool { return slices.Contains(of.ranks, a.shadows.Of(rank)) })
+			if i < 0 {
+				return full
+			}
+			b.shares[i].take(rank)
+		}
+	}
+	return nil
+}
+
+// shareRanks gives the ranks of a worker that has failed to others: each to the one with the fewest ranks that has the memory, and not its
+// shadow, if there is another.
+func (a *attempt) shareRanks(lost *share, shares []*share) error {
+	if len(a.cfg.Cluster.Place) > 0 {
+		return fmt.Errorf("%w: cluster.place names worker %s for its ranks", plan.ErrNoRoom, lost.Name)
+	}
+	need, err := a.rankBytes(a.as.Plan)
+	if err != nil {
+		return err
+	}
+	onHost := make(map[string]int64)
+	for _, s := range shares {
+		onHost[s.host()]++
+	}
+	for _, rank := range lost.ranks {
+		var best *share
+		least := 0
+		for _, s := range shares {
+			bytes := need[rank]
+			for _, own := range s.ranks {
+				bytes += need[own]
+			}
+			if s.Offer.GetMemoryBytes()/onHost[s.host()] < bytes || a.cfg.StageOf(rank) == 0 && !a.onEdge(s) {
+				continue
+			}
+			load := 2 * len(s.ranks)
+			if slices.Contains(s.ranks, a.shadows.Of(rank)) {
+				load++
+			}
+			if best == nil || load < least {
+				best, least = s, load
+			}
+		}
+		if best == nil {
+			return fmt.Errorf("%w: no other worker has the memory for rank %d", plan.ErrNoRoom, rank)
+		}
+		best.take(rank)
+	}
+	return nil
+}
+
+// take gives a worker another rank. The ranks stay in order.
+func (s *share) take(rank int) {
+	s.ranks = append(s.ranks, rank)
+	slices.Sort(s.ranks)
+}
+
 // neighbours counts the attempt's workers on the host of another worker, which share its memory.
 func (a *attempt) neighbours(w *workerState) (n int) {
 	for _, s := range a.busy() {
@@ -171,17 +272,20 @@ func (a *attempt) neighbours(w *workerState) (n int) {
 // pack describes the renewal to a worker.
 func (r *renewal) pack(as plan.Assignment, ranks []int) (*wire.Renewal, error) {
 	t := as.Adopt
-	m := &wire.Renewal{Attempt: r.of[:], Step: t.Step, Skip: t.Skip, Kept: t.Kept,
+	m := &wire.Renewal{Attempt: r.of[:], Rescue: r.rescue, Step: t.Step, Skip: t.Skip, Kept: t.Kept,
 		Update: &wire.Update{Count: int64(t.Update.Count), Lr: t.Update.LR, GradScale: t.Update.GradScale}}
+	if !slices.ContainsFunc(ranks, func(rank int) bool { return slices.Contains(r.lost, rank) }) {
+		return m, nil // it has kept all
+	}
 	for _, rank := range ranks {
-		if !slices.Contains(r.lost, rank) {
-			continue
+		from := -1
+		if slices.Contains(r.lost, rank) {
+			var err error
+			if from, err = as.Plan.Holder(rank, r.lost, r.shadows); err != nil {
+				return nil, err
+			}
 		}
-		holder, err := as.Plan.Holder(rank, r.lost)
-		if err != nil {
-			return nil, err
-		}
-		m.Copies = append(m.Copies, int32(holder))
+		m.Copies = append(m.Copies, int32(from))
 	}
 	return m, nil
 }

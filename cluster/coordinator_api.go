@@ -208,6 +208,11 @@ func (a *answerer) dispatch(r *wire.ApiRequest) error {
 		return a.logs(k.Logs)
 	case *wire.ApiRequest_Tokens:
 		return a.tokens(k.Tokens)
+	case *wire.ApiRequest_Drain:
+		if err := a.c.Drain(k.Drain.GetWorker()); err != nil {
+			return err
+		}
+		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Drain{Drain: &wire.DrainReply{}}})
 	case *wire.ApiRequest_Members:
 		return a.write(&wire.ApiReply{Kind: &wire.ApiReply_Members{Members: a.c.packMembers()}})
 	}

@@ -81,16 +81,16 @@ type runWorkers struct {
 }
 
 // Renew implements plan.Renewer.
-func (w *runWorkers) Renew(ctx context.Context, wait time.Duration) (plan.Workers, error) {
+func (w *runWorkers) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers, rescue bool, err error) {
 	old, ok := w.Workers.(plan.Renewer)
 	if !ok {
-		return nil, fmt.Errorf("%w: a %T cannot be renewed", plan.ErrNoHolder, w.Workers)
+		return nil, false, fmt.Errorf("%w: a %T cannot be renewed", plan.ErrNoHolder, w.Workers)
 	}
-	next, err := old.Renew(ctx, wait)
+	next, rescue, err := old.Renew(ctx, wait)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return w.r.computedBy(next), nil
+	return w.r.computedBy(next), rescue, nil
 }
 
 // Assign stores the run's UUID, and writes to the journal that the run is beginning before anything writes to its folder.

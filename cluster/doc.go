@@ -50,7 +50,7 @@
 // another attempt: it opens the newest checkpoint, chooses workers and assigns ranks. A worker obeys
 // the attempt with the highest number that it has seen.
 //
-// If ranks with the same weights survive, the workers keep their stages when the attempt ends
+// If ranks with the same weights survive, or shadows (attempt_shadows.go), the workers keep their stages when the attempt ends
 // (worker_kept.go), and the next attempt has the same workers, with free ones in the place of those that
 // failed (attempt_renew.go). A worker releases what it keeps when it is told to do anything else, or
 // when the coordinator is silent for longer than the lease.

@@ -147,6 +147,7 @@ func TestKills(t *testing.T) {
 	}
 	t.Logf("go test ./cluster -run TestKills -kills.seed %d", seed)
 	t.Run("pipeline", func(t *testing.T) { testKills(t, seed, "pipeline.stages=3") })
+	t.Run("shadows", func(t *testing.T) { testKills(t, seed, "pipeline.stages=3", `cluster.shadow="on"`) })
 	t.Run("grid, tp 1, 2", func(t *testing.T) {
 		testKills(t, seed, "parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2")
 	})

@@ -37,7 +37,9 @@ func TestLostInGroup(t *testing.T) {
 			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 4, Seconds: patience.Seconds()})
 			restarted := func(place int) {
 				t.Helper()
-				e := g.await(t, "a restart", place, patience, func(e event) bool { return e.Kind == "restart" || ended(e) })
+				e := g.await(t, "a restart or a replacement", place, patience, func(e event) bool {
+					return e.Kind == "restart" || e.Kind == "replace" || ended(e)
+				})
 				if !strings.Contains(e.Text, " failed") { // on a busy machine perhaps another
 					t.Fatalf("it goes on after %q, want the loss of a worker\n%s", e.Text+e.Error, g.describe())
 				}
@@ -79,7 +81,7 @@ func TestLostInGroup(t *testing.T) {
 			for _, m := range marks {
 				kinds[m.Kind]++
 			}
-			if n := kinds[telemetry.MarkRestart]; n < 2 || kinds[telemetry.MarkRegroup] != 1 ||
+			if n := kinds[telemetry.MarkRestart]; n+kinds[telemetry.MarkReplace] < 2 || kinds[telemetry.MarkRegroup] != 1 ||
 				kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+2 || kinds[telemetry.MarkEnd] != 1 {
 				t.Errorf("the marks are %v", marks)
 			}

@@ -339,11 +339,14 @@ func told(e troupe.Event) event {
 		}
 		return event{Kind: "checkpoint", Step: int(e.Step)}
 	case troupe.RestartEvent:
-		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart}
+		return event{Kind: "restart", Text: e.Err.Error(), Count: e.Restart, Attrs: map[string]string{"why": e.Why}}
 	case troupe.ReplaceEvent:
-		return event{Kind: "replace", Step: int(e.Step), Text: e.Err.Error()}
+		return event{Kind: "replace", Step: int(e.Step), Text: e.Err.Error(), Attrs: map[string]string{"source": e.Source,
+			"bytes": fmt.Sprint(e.Bytes), "kept": fmt.Sprint(e.KeptBytes), "halted": e.Halted.String(), "found": e.Found.String(),
+			"loaded": e.Loaded.String()}}
 	case troupe.RegroupEvent:
-		return event{Kind: "regroup", Step: int(e.Step), Text: fmt.Sprintf("leaving %v, free %v", e.Leaving, e.Free)}
+		return event{Kind: "regroup", Step: int(e.Step), Text: fmt.Sprintf("leaving %v, free %v", e.Leaving, e.Free),
+			Attrs: map[string]string{"lost": strings.Join(e.Lost, " ")}}
 	case troupe.WarningEvent:
 		return event{Kind: "warning", Text: e.Text}
 	case troupe.StallEvent:

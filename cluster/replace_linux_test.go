@@ -3,7 +3,9 @@ package cluster_test
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,85 +13,206 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
+// replacement is a run whose workers die at random moments.
+type replacement struct {
+	name   string
+	sets   []string
+	ranks  []int // whose workers die, in order; nil: three times one that has ranks
+	source string
+}
+
 // TestReplace: workers die at random moments, and free workers compute their ranks. The run repeats no decided step: no restart, no line
 // twice, and the bits of an undisturbed run of the same grid.
 func TestReplace(t *testing.T) {
 	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
 	g.join(t, workers(6)...)
-	for i, c := range []struct {
-		name string
-		sets []string
-	}{
-		{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2", "run.eval_every=8", "optimizer.ema=0.9"}},
-		{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}},
-		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}},
-		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}},
+	for _, c := range []replacement{
+		{"pp2 dp2", []string{"parallel.data=2", "pipeline.stages=2", "run.eval_every=8", "optimizer.ema=0.9"}, nil, troupe.FromReplica},
+		{"pp4, shadows", []string{"pipeline.stages=4", "run.eval_every=8", "optimizer.ema=0.9", `cluster.shadow="on"`}, []int{1, 3, 0, 2},
+			troupe.FromShadow},
+		{"pp2, shadows, ahead", []string{"pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true",
+			`cluster.shadow="on"`}, []int{0, 1}, troupe.FromShadow},
+		{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}, nil, troupe.FromReplica},
+		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, nil, troupe.FromReplica},
+		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, nil, troupe.FromReplica},
+		{"tp2 pp2, shadows", []string{"parallel.tensor=2", "pipeline.stages=2", `cluster.shadow="on"`}, []int{2, 1}, troupe.FromShadow},
+		{"two ranks a worker, shadows", []string{"pipeline.stages=6", "model.layers=6", "pipeline.chunks=1", `cluster.shadow="on"`,
+			"model.tie_embeddings=true"}, []int{5, 0}, troupe.FromShadow},
 	} {
-		if i > 0 && !long {
-			break
+		if c.name != "pp2 dp2" && c.name != "pp4, shadows" && !long {
+			continue
 		}
-		t.Run(c.name, func(t *testing.T) {
-			const steps = 60
-			sets := append([]string{fmt.Sprint("run.steps=", steps), "run.checkpoint_every=40", "run.eval_every=0", "run.keep=1",
-				"cluster.max_restarts=0"}, c.sets...)
-			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-			begin := g.line.place()
-			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 6, Seconds: patience.Seconds()})
-			at := func(step int) int {
-				t.Helper()
-				e := g.await(t, fmt.Sprintf("step %d", step), begin, patience, func(e event) bool {
-					return e.Kind == "step" && e.Step >= step || ended(e)
-				})
-				if ended(e) {
-					t.Fatalf("the run ended: %s\n%s", e.Error, g.describe())
-				}
-				return g.line.place()
-			}
-			for _, step := range []int{5, 20, 33} {
-				place := at(step)
-				lost := withRanks(t, g)
-				if err := g.workers[lost].kill(); err != nil {
-					t.Fatal(err)
-				}
-				e := g.await(t, "a replacement", place, patience, func(e event) bool {
-					return e.Kind == "replace" || e.Kind == "restart" || ended(e)
-				})
-				if e.Kind != "replace" || !strings.Contains(e.Text, "worker "+lost) {
-					t.Fatalf("after the loss of %s: %v\n%s", lost, e, g.describe())
-				}
-				g.join(t, lost)
-			}
-			if end := g.await(t, "the run to end", begin, 3*patience, ended); end.Error != "" {
-				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
-			}
-			sameRun(t, want, out, steps)
-			marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			kinds := make(map[string]int)
-			for _, m := range marks {
-				kinds[m.Kind]++
-			}
-			if kinds[telemetry.MarkReplace] != 3 || kinds[telemetry.MarkRestart]+kinds[telemetry.MarkResume] > 0 {
-				t.Errorf("the marks are %v", marks)
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { replaces(t, g, c) })
 	}
 }
 
-// withRanks returns a worker that computes ranks: the last one in the status.
-func withRanks(t *testing.T, g *group) (name string) {
+func replaces(t *testing.T, g *group, c replacement) {
+	const steps = 60
+	sets := append([]string{fmt.Sprint("run.steps=", steps), "run.checkpoint_every=40", "run.eval_every=0", "run.keep=1",
+		"cluster.max_restarts=0"}, c.sets...)
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	begin := g.line.place()
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 6, Seconds: patience.Seconds()})
+	at := func(step int) int {
+		t.Helper()
+		e := g.await(t, fmt.Sprintf("step %d", step), begin, patience, func(e event) bool {
+			return e.Kind == "step" && e.Step >= step || ended(e)
+		})
+		if ended(e) {
+			t.Fatalf("the run ended: %s\n%s", e.Error, g.describe())
+		}
+		return g.line.place()
+	}
+	if c.ranks == nil {
+		c.ranks = []int{-1, -1, -1}
+	}
+	for i, rank := range c.ranks {
+		place := at(5 + 12*i)
+		lost := withRanks(t, g, rank)
+		if err := g.workers[lost].kill(); err != nil {
+			t.Fatal(err)
+		}
+		e := g.await(t, "a replacement", place, patience, func(e event) bool {
+			return e.Kind == "replace" || e.Kind == "restart" || ended(e)
+		})
+		if e.Kind != "replace" || !strings.Contains(e.Text, "worker "+lost) {
+			t.Fatalf("after the loss of %s: %v %v\n%s", lost, e, e.Attrs, g.describe())
+		}
+		if e.Attrs["source"] != c.source || e.Attrs["bytes"] == "0" || e.Attrs["kept"] != "0" {
+			t.Errorf("the state of %s came %v, want it from its %s, and nothing for the others", lost, e.Attrs, c.source)
+		}
+		t.Logf("%s: %v", lost, e.Attrs)
+		g.join(t, lost)
+	}
+	if end := g.await(t, "the run to end", begin, 3*patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+	}
+	sameRun(t, want, out, steps)
+	marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string]int)
+	for _, m := range marks {
+		kinds[m.Kind]++
+	}
+	if kinds[telemetry.MarkReplace] != len(c.ranks) || kinds[telemetry.MarkRestart]+kinds[telemetry.MarkResume] > 0 {
+		t.Errorf("the marks are %v", marks)
+	}
+}
+
+// TestShadowLostToo: if a rank and its shadow are lost at once, the run restarts, and the event says why.
+func TestShadowLostToo(t *testing.T) {
+	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	g.join(t, workers(4)...)
+	sets := []string{"run.steps=40", "run.checkpoint_every=10", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`}
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 4, Seconds: patience.Seconds()})
+	g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
+	place := g.line.place()
+	both := []string{withRanks(t, g, 1), withRanks(t, g, 2)}
+	for _, name := range both { // frozen together, so that they are lost together
+		if err := g.workers[name].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range both {
+		if err := g.workers[name].kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := g.await(t, "a restart", place, patience, func(e event) bool { return e.Kind == "restart" || ended(e) })
+	if why := e.Attrs["why"]; e.Kind != "restart" || why == "" {
+		t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+	}
+	if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+	}
+	sameRun(t, want, out, 40)
+}
+
+// TestRescue: if no other worker may compute the ranks of one that dies, the run writes a checkpoint of its last step from the shadow, and
+// continues from it when the worker is back. No step is repeated.
+func TestRescue(t *testing.T) {
+	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	g.join(t, workers(3)...)
+	sets := []string{"run.steps=40", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`,
+		`cluster.place=["worker-0", "worker-1", "worker-2"]`}
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 3, Seconds: patience.Seconds()})
+	g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
+	place := g.line.place()
+	if err := g.workers["worker-1"].kill(); err != nil {
+		t.Fatal(err)
+	}
+	e := g.await(t, "the checkpoint", place, patience, func(e event) bool {
+		return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
+	})
+	if e.Kind != "regroup" || !strings.Contains(e.Attrs["lost"], "worker-1") || e.Step < 15 {
+		t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+	}
+	g.join(t, "worker-1")
+	if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+	}
+	sameRun(t, want, out, 40)
+	events, _ := g.line.from(0)
+	last := 0
+	for _, e := range events {
+		if e.Kind == "step" && e.Step != last+1 && e.Step > 0 {
+			t.Errorf("step %d follows step %d", e.Step, last)
+		}
+		if e.Kind == "step" {
+			last = e.Step
+		}
+	}
+}
+
+// TestShareOut: without a free worker, the others take the ranks of one that dies, in a pipeline of shadows down to a single worker.
+func TestShareOut(t *testing.T) {
+	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+	g.join(t, workers(3)...)
+	sets := []string{"run.steps=60", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`,
+		"cluster.max_restarts=0", "cluster.rebalance=false"}
+	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 3, Seconds: patience.Seconds()})
+	for i, rank := range []int{1, 0} {
+		g.await(t, "a step", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 10+20*i })
+		place := g.line.place()
+		if err := g.workers[withRanks(t, g, rank)].kill(); err != nil {
+			t.Fatal(err)
+		}
+		e := g.await(t, "a replacement", place, patience, func(e event) bool {
+			return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
+		})
+		if e.Kind != "replace" || e.Attrs["source"] != troupe.FromShadow {
+			t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+		}
+	}
+	if end := g.await(t, "the run to end", 0, 3*patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+	}
+	sameRun(t, want, out, 60)
+}
+
+// withRanks returns the worker that computes a rank; −1: one that computes ranks, the last in the status.
+func withRanks(t *testing.T, g *group, rank int) (name string) {
 	t.Helper()
 	for line := range strings.Lines(g.ask(t, command{Do: "status"}).Text) {
-		if of, rest, ok := strings.Cut(strings.TrimPrefix(line, "worker "), " at "); ok && strings.HasPrefix(line, "worker ") &&
-			!strings.Contains(rest, "ranks []") {
+		of, rest, ok := strings.Cut(strings.TrimPrefix(line, "worker "), " at ")
+		_, ranks, _ := strings.Cut(rest, "ranks [")
+		ranks, _, _ = strings.Cut(ranks, "]")
+		if ok && strings.HasPrefix(line, "worker ") && ranks != "" &&
+			(rank < 0 || slices.Contains(strings.Fields(ranks), fmt.Sprint(rank))) {
 			name = of
 		}
 	}
 	if name == "" {
-		t.Fatalf("no worker has ranks\n%s", g.describe())
+		t.Fatalf("no worker has rank %d\n%s", rank, g.describe())
 	}
 	return name
 }
@@ -110,7 +233,7 @@ func TestReplaceKeepsPause(t *testing.T) {
 		t.Fatalf("the run pauses at step %d", e.Step)
 	}
 	place := g.line.place()
-	if err := g.workers[withRanks(t, g)].kill(); err != nil {
+	if err := g.workers[withRanks(t, g, -1)].kill(); err != nil {
 		t.Fatal(err)
 	}
 	if e := g.await(t, "a replacement", place, patience, func(e event) bool { return e.Kind == "replace" || ended(e) }); e.Step != 7 {

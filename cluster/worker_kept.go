@@ -74,16 +74,22 @@ func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {
 	w.kept = nil
 	w.mu.Unlock()
 	r := m.GetRenewal()
-	if r == nil || len(r.GetCopies()) > 0 {
+	var ranks []int32 // that are kept
+	for i, rank := range m.GetRanks() {
+		if c := r.GetCopies(); len(c) == 0 || i < len(c) && c[i] < 0 {
+			ranks = append(ranks, rank)
+		}
+	}
+	if r == nil || len(ranks) == 0 {
 		k.close("another attempt has begun")
 		return nil, nil
 	}
 	switch {
 	case k == nil:
 		return nil, fmt.Errorf("this worker has kept no ranks of attempt %x", r.GetAttempt())
-	case string(k.attempt[:]) != string(r.GetAttempt()) || k.digest != string(m.GetDigest()) || !k.has(m.GetRanks()):
+	case string(k.attempt[:]) != string(r.GetAttempt()) || k.digest != string(m.GetDigest()) || !k.has(ranks):
 		k.close("they are not those that the coordinator wants")
-		return nil, fmt.Errorf("this worker has kept other ranks than %d of attempt %x", m.GetRanks(), r.GetAttempt())
+		return nil, fmt.Errorf("this worker has kept other ranks than %d of attempt %x", ranks, r.GetAttempt())
 	}
 	return k, nil
 }
@@ -96,8 +102,8 @@ func (k *keptPart) has(ranks []int32) bool {
 }
 
 // sources returns where the ranks of this worker get their state, in an attempt that continues another one: from ranks of other processes
-// that have the same.
-func (p *part) sources(r *wire.Renewal, pl *plan.Plan, ranks []int, hosts []string) (*actors.WeightReader,
+// that have the same, or from their shadows there.
+func (p *part) sources(r *wire.Renewal, pl *plan.Plan, ranks []int, hosts []string, shadows []int) (*actors.WeightReader,
 	func(rank int) stages.Source, error) {
 	copies := r.GetCopies()
 	if len(copies) != len(ranks) {
@@ -106,16 +112,56 @@ func (p *part) sources(r *wire.Renewal, pl *plan.Plan, ranks []int, hosts []stri
 	if err := pl.CheckRenewal(); err != nil {
 		return nil, nil, err
 	}
-	of := make(map[int]int)
+	weights, of := actors.NewWeightReader(), make(map[int]stages.Source)
 	for i, rank := range ranks {
 		from := int(copies[i])
-		if !slices.Contains(pl.Grid().Group(rank, grid.Copies), from) || hosts[from] == "" {
-			return nil, nil, fmt.Errorf("rank %d cannot copy the state of rank %d: it has other weights, or is in this process", rank, from)
+		switch {
+		case from == -1: // kept
+			continue
+		case from < 0 || from >= len(hosts) || from == rank:
+			return nil, nil, fmt.Errorf("rank %d cannot copy its state from rank %d of %d", rank, from, len(hosts))
+		case hosts[from] == "": // a rank that this worker has kept, or its shadow, which it has kept
+			if i := slices.Index(ranks, from); i < 0 || copies[i] != -1 {
+				return nil, nil, fmt.Errorf("rank %d cannot copy its state from rank %d, which this worker has not kept", rank, from)
+			}
+			if of[rank] = weights.OfShadow(from, rank); pl.Replicated() {
+				of[rank] = weights.Of(from, rank)
+			}
+		case slices.Contains(pl.Grid().Group(rank, grid.Copies), from):
+			of[rank] = weights.Of(from, rank)
+		case len(shadows) > 0 && shadows[rank] == from:
+			of[rank] = weights.OfShadow(from, rank)
+		default:
+			return nil, nil, fmt.Errorf("rank %d cannot copy its state from rank %d, which has other weights and not its shadow", rank,
+				from)
 		}
-		of[rank] = from
 	}
-	weights := actors.NewWeightReader()
-	return weights, func(rank int) stages.Source { return weights.Of(of[rank]) }, nil
+	return weights, func(rank int) stages.Source { return of[rank] }, nil
+}
+
+// withFrozen reads frozen weights from elsewhere than the trained ones.
+func withFrozen(trained func(rank int) stages.Source, frozen stages.Source) func(rank int) stages.Source {
+	return func(rank int) stages.Source {
+		from := trained(rank)
+		return func(p *stages.Param, part string, dst []float32) error {
+			if p.Frozen {
+				return frozen(p, part, dst)
+			}
+			return from(p, part, dst)
+		}
+	}
+}
+
+// shadowsOf returns the places of the ranks' shadows from an assignment, checked.
+func (p *part) shadowsOf(m *wire.Assign, pl *plan.Plan) (at []int, err error) {
+	var processes []string
+	for _, id := range p.processes {
+		processes = append(processes, id.String())
+	}
+	for _, h := range m.GetShadows() {
+		at = append(at, int(h))
+	}
+	return at, pl.CheckPlaces(at, processes)
 }
 
 // target is the step from which a renewed attempt continues.

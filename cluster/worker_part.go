@@ -16,6 +16,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -143,15 +144,24 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	if err := pl.CheckRanks(ranks); err != nil {
 		return nil, nil, err
 	}
+	shadows, err := p.shadowsOf(m, pl)
+	if err != nil {
+		return nil, nil, err
+	}
 	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }
 	var weights *actors.WeightReader
 	withState := m.GetWithState()
 	switch r := m.GetRenewal(); {
 	case len(r.GetCopies()) > 0:
 		withState = true
-		if weights, load, err = p.sources(r, pl, ranks, hosts); err != nil {
+		if weights, load, err = p.sources(r, pl, ranks, hosts, shadows); err != nil {
 			return nil, nil, err
 		}
+		frozen := stages.InitWeights(cfg.Run.Seed)
+		if m.GetFromCheckpoint() {
+			frozen = stages.Sliced(weights.Source)
+		}
+		load = withFrozen(load, frozen)
 	case m.GetFromCheckpoint():
 		weights = actors.NewWeightReader()
 		load = func(int) stages.Source { return stages.Sliced(weights.Source) }
@@ -161,12 +171,21 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	if err != nil {
 		return nil, nil, err
 	}
+	if m.GetRenewal().GetRescue() {
+		spec.Rescue = &event.RegroupEvent{}
+	}
+	if spec.Shadows = shadows; weights != nil {
+		spec.Read = weights.Read
+	}
 	spec.Hosts, spec.System, spec.Logger, spec.Wall = hosts, w.system, w.log, w.cfg.wall
 	spec.Start.Step, spec.Target, p.digest = m.GetStep(), target(m.GetRenewal()), string(m.GetDigest())
 	if p.set == nil { // not kept
-		if p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals()); err != nil {
-			return nil, nil, err
-		}
+		p.set, err = p.open(cfg, pl, ranks, m.GetOrdinals())
+	} else {
+		err = p.set.Include(cfg, ranks)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	spec.Devices = p.set.OfRanks()
 	processes := p.processesBy(hosts, boss)

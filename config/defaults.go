@@ -68,7 +68,7 @@ func (c *Config) setDefaults() {
 	c.Pipeline = Pipeline{Stages: 1, Chunks: 1, Recompute: "none"}
 	c.Parallel = OnePipeline()
 	c.Device = Device{Kind: "auto", DType: "float32", Kernels: "auto"}
-	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10, Rebalance: true, SharedFolder: "auto"}
+	c.Cluster = Cluster{SilenceS: 3, LeaseS: 30, MaxRestarts: 10, Rebalance: true, SharedFolder: "auto", Shadow: "auto"}
 }
 
 // resolve sets the keys whose defaults depend on other keys.

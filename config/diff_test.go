@@ -49,6 +49,7 @@ var other = map[string]string{
 	"device.kind": "cpu", "device.ranks": "cpu", "device.dtype": "", "device.residual": "", "device.threads": "2", "device.kernels": "go",
 	"device.memory_gib": "2", "device.tf32": "true",
 	"cluster.silence_s": "1", "cluster.lease_s": "20", "cluster.max_restarts": "1", "cluster.edge": "true", "cluster.shared_folder": "off",
+	"cluster.shadow":    "on",
 	"cluster.rebalance": "false",
 	"cluster.place":     "x",
 	"telemetry.metrics": "127.0.0.1:9464", "telemetry.metrics_insecure": "true", "telemetry.otlp": "http://localhost:4318",
@@ -71,7 +72,7 @@ var mayDiffer = []string{"data.invalid_utf8", "data.split", "data.eval_split", "
 	"device.kind", "device.ranks", "device.dtype", "device.residual", "device.threads", "device.kernels", "device.memory_gib", "device.tf32",
 	"optimizer.lr", "optimizer.min_lr", "optimizer.warmup_steps", "optimizer.decay", "optimizer.decay_steps",
 	"cluster.silence_s", "cluster.lease_s", "cluster.max_restarts", "cluster.edge", "cluster.rebalance",
-	"cluster.shared_folder", "cluster.place",
+	"cluster.shared_folder", "cluster.shadow", "cluster.place",
 	"telemetry.metrics", "telemetry.metrics_insecure", "telemetry.otlp", "telemetry.tensorboard",
 }
 

@@ -495,6 +495,10 @@ type Cluster struct {
 	Rebalance bool `toml:"rebalance"`
 	// "auto": workers that see run.out write their parts of a checkpoint; "off": they send them. Default: "auto".
 	SharedFolder string `toml:"shared_folder"`
+	// Keep the weights and optimizer state of each rank without replicas in a second worker, too. Then a failed worker is replaced
+	// without a repeated step. "auto": if it makes a step at most 2 % slower by the forecast; "on": at any cost; "off": never.
+	// Default: "auto".
+	Shadow string `toml:"shadow"`
 	// Worker of each rank, by name. Default: [], which places ranks by memory and cores.
 	Place []string `toml:"place"`
 }

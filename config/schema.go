@@ -207,6 +207,7 @@ var schema = []field{
 	{key: "cluster.edge", example: "true", free: true},
 	{key: "cluster.rebalance", example: "false", free: true},
 	{key: "cluster.shared_folder", example: `"auto"`, check: among("auto", "off"), free: true},
+	{key: "cluster.shadow", example: `"auto"`, check: among("auto", "on", "off"), free: true},
 	{key: "cluster.place", example: `["node1", "node2"]`, check: listUpTo(maxStages, textUpTo(maxNameBytes)), free: true},
 
 	{key: "telemetry.metrics", example: `"127.0.0.1:9464"`, check: orEmpty(hostPort), free: true},

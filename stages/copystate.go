@@ -2,7 +2,6 @@ package stages
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -11,32 +10,52 @@ import (
 // host can address. It is complete when the list has completed. A replica of this rank, without ZeRO, has the same numbers. Tensors that
 // are not float32, such as frozen weights in bfloat16, are refused: they are stored elsewhere.
 func (s *Stage) CopyState(l *tensorops.List, to tensorops.Arena, param, part string) (tensorops.Tensor, error) {
-	var none tensorops.Tensor
-	i := slices.IndexFunc(s.local, func(h *localParam) bool { return h.param.Name == param })
-	if i < 0 {
-		return none, fmt.Errorf("%w: copy the state of %q: this rank does not hold it", ErrInput, param)
+	t, err := s.stateOf(param, part)
+	if err != nil {
+		return tensorops.Tensor{}, err
 	}
-	h := s.local[i]
+	out, err := tensorops.NewTensor(to, tensorops.Float32, t.Shape()...)
+	if err != nil {
+		return tensorops.Tensor{}, fmt.Errorf("copy the state of %s: %w", param, err)
+	}
+	l.Fetch(tensorops.Bytes(out), t)
+	return out, nil
+}
+
+// stateOf returns a tensor of this rank's state in float32.
+func (s *Stage) stateOf(param, part string) (tensorops.Tensor, error) {
+	var none tensorops.Tensor
+	h := s.paramNamed(param)
+	if h == nil {
+		return none, fmt.Errorf("%w: the state of %q: this rank does not hold it", ErrInput, param)
+	}
 	t := h.w
 	switch {
 	case part == EMAPart:
 		t = h.ema
 	case part != "":
 		t = tensorops.Tensor{}
-		if at := slices.Index(s.opts.Optimizer.moments(h.param), part); at >= 0 {
-			t = h.state[at]
+		for i, own := range h.own.moments(h.param) {
+			if own == part {
+				t = h.state[i]
+			}
 		}
 	}
 	if part != "" && !t.Valid() {
-		return none, fmt.Errorf("%w: copy the state of %s: the optimizer keeps no part %q", ErrInput, param, part)
+		return none, fmt.Errorf("%w: the state of %s: the optimizer keeps no part %q", ErrInput, param, part)
 	}
 	if s.opts.Data.splits() || h.blocks != nil || t.DType() != tensorops.Float32 {
-		return none, fmt.Errorf("%w: copy the state of %s: this rank has only a part of it, or not in float32", ErrInput, param)
+		return none, fmt.Errorf("%w: the state of %s: this rank has only a part of it, or not in float32", ErrInput, param)
 	}
-	out, err := tensorops.NewTensor(to, tensorops.Float32, h.param.Shape...)
-	if err != nil {
-		return none, fmt.Errorf("copy the state of %s: %w", param, err)
+	return t, nil
+}
+
+// paramNamed returns a parameter on this rank; nil: it is not here.
+func (s *Stage) paramNamed(name string) *localParam {
+	for _, h := range s.local {
+		if h.param.Name == name {
+			return h
+		}
 	}
-	l.Fetch(tensorops.Bytes(out), t)
-	return out, nil
+	return nil
 }

@@ -89,6 +89,7 @@ type Options struct {
 	Distill *Distill
 	// NoOverlap waits for each collective where it starts, to measure the gain of overlapping.
 	NoOverlap bool
+	onlyState bool // it has trained weights and optimizer state, but nothing to compute gradients with: see Shadow
 }
 
 // Stage is one rank's part of the model on one stream. One goroutine at a time may use it. Its
@@ -274,6 +275,9 @@ func (s *Stage) allocate() error {
 			continue
 		}
 		p := s.model.Params[i]
+		if s.opts.onlyState && p.Frozen {
+			continue
+		}
 		h := &localParam{param: p, constant: p.Init.Const, here: here, owner: here[placeOwn] && s.answers(p), shared: !s.opts.Inference &&
 			!p.Frozen && here != p.places}
 		h.own, h.lrScale = s.opts.Optimizer.of(p)
@@ -291,6 +295,7 @@ func (s *Stage) allocate() error {
 		} else if !s.opts.Inference {
 			for place, used := range here {
 				switch {
+				case s.opts.onlyState:
 				case used && place == h.place() && s.opts.Data.size() > 1: // allocated by layFlat
 				case used && place == h.place() && s.brief(h): // allocated by openGrad
 				case used && place == h.place():
@@ -314,7 +319,7 @@ func (s *Stage) allocate() error {
 		s.layFlat(l)
 		s.layExperts(l)
 	}
-	if !s.opts.Inference {
+	if !s.opts.Inference && !s.opts.onlyState {
 		s.norms = make([]float64, len(s.local))
 		s.normsT = l.Alloc(tensorops.Float64, len(s.local))
 		s.allocateRouters(l)

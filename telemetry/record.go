@@ -30,6 +30,7 @@ type Record struct {
 	TimeMS       int64    // Unix time of the end of the step in milliseconds; 0: unknown
 	TokensPerS   *float64
 	StepMS       *float64
+	ShadowMS     *float64 // part of StepMS in which only shadows had not got their gradients; nil: there are none (cluster.shadow)
 	BubblePct    *float64 // share of the ranks' time without a running action, in percent
 	PeakMemBytes int64    // 0: unknown
 	// PeakPct is the model FLOPs utilization (MFU) in percent: the model's floating-point operations per second by

@@ -45,8 +45,9 @@ type Workers interface {
 // Renewer is a Workers that can replace some of its workers.
 type Renewer interface {
 	// Renew replaces the workers that have failed, after an attempt whose other workers have kept their stages. It waits up to wait for
-	// replacements, then fails with ErrNoRoom. The result has the other workers, too: release only it, unless Renew fails.
-	Renew(ctx context.Context, wait time.Duration) (Workers, error)
+	// replacements, then fails with ErrNoRoom. The result has the other workers, too: release only it, unless Renew fails. With rescue
+	// there is no room for the ranks of those that have failed: the attempt can only write a checkpoint, from their shadows.
+	Renew(ctx context.Context, wait time.Duration) (w Workers, rescue bool, err error)
 }
 
 // Assignment describes the work of an attempt to its workers.
@@ -62,6 +63,8 @@ type Assignment struct {
 	Step              int64 // that the run resumes from
 	// Adopt is what the stages of the attempt before continue from, for workers that Renew has returned; nil: a new attempt.
 	Adopt *actors.Target
+	// Rescue: the attempt only writes a checkpoint; see actors.Spec.Rescue.
+	Rescue bool
 	// Folder is the run's folder: workers that see it write to it; nil: no worker writes.
 	Folder folder.FS
 }
@@ -78,6 +81,8 @@ type Ranks struct {
 	Clock func(rank int) event.Clock
 	// CutLinks returns the links between workers on which nothing arrives; nil: not known.
 	CutLinks func() []event.CutLink
+	// Shadows says where the shadows of the ranks are.
+	Shadows Shadows
 	// Memory returns the peak tensor memory of each rank in bytes, as far as it is known.
 	Memory func() []int64
 }
@@ -89,6 +94,7 @@ type LostError struct {
 	Ranks  []int
 	Doing  string // its last known activity
 	Err    error
+	Leaves bool      // it was told to stop, and others get its ranks
 	At     time.Time // when this was noticed; zero: unknown
 }
 
@@ -98,6 +104,9 @@ func (e *LostError) Error() string {
 		word = "ranks"
 	}
 	doing := ""
+	if e.Leaves {
+		return fmt.Sprintf("worker %s with %s %s leaves: %v", e.Worker, word, words.Numbers(e.Ranks), e.Err)
+	}
 	if e.Doing != "" {
 		doing = " (last status: " + e.Doing + ")"
 	}

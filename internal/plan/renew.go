@@ -9,29 +9,26 @@ import (
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
 // An attempt that loses a process can be renewed: the other ranks keep their weights and optimizer state in memory, and each lost rank
-// gets its own from a rank with the same ones, its holder.
+// gets its own from another process: from a rank with the same ones, or from its shadow.
 
 // ErrNoHolder: the ranks of an attempt can't be renewed after some are lost.
-var ErrNoHolder = errors.New("the run restarts from its last checkpoint")
+var ErrNoHolder = errors.New("no other process has all of their state")
 
 // CheckRenewal returns why no attempt of the plan can be renewed; nil: it can be, if the right ranks survive.
 func (p *Plan) CheckRenewal() error {
 	switch {
-	case p.grid.Size(grid.Copies) == 1:
-		return fmt.Errorf("%w: no two ranks have the same weights (parallel.data = 1)", ErrNoHolder)
-	case p.cfg.Parallel.Zero > 0:
+	case p.cfg.Parallel.Zero > 0 && p.Replicated():
 		return fmt.Errorf("%w: each replica has only a part of the optimizer state (parallel.zero = %d)", ErrNoHolder, p.cfg.Parallel.Zero)
 	case p.grid.Size(grid.Expert) > 1:
 		return fmt.Errorf("%w: each rank of an expert group has its own experts (parallel.expert = %d)", ErrNoHolder,
 			p.grid.Size(grid.Expert))
 	case Optimizer(p.cfg).State != tensorops.Float32:
 		return fmt.Errorf("%w: the optimizer state is stored in %s (optimizer.state_dtype)", ErrNoHolder, p.cfg.Optimizer.StateDType)
-	case p.model.Trained() != p.model.Parameters():
-		return fmt.Errorf("%w: some weights are frozen", ErrNoHolder)
 	case !p.model.Config.Language():
 		return fmt.Errorf("%w: the model has the program's own layers", ErrNoHolder)
 	}
@@ -41,8 +38,33 @@ func (p *Plan) CheckRenewal() error {
 	return nil
 }
 
-// Holder returns a rank that has the weights and the optimizer state of a lost rank.
-func (p *Plan) Holder(rank int, lost []int) (int, error) {
+// Replicated reports whether each rank has others with the same weights.
+func (p *Plan) Replicated() bool { return p.grid.Size(grid.Copies) > 1 }
+
+// Freezes reports whether some weights are not trained. A lost rank reads them again from where the run has them: from the checkpoint
+// that the attempt began with, or else from the seed.
+func (p *Plan) Freezes() bool { return p.model.Trained() != p.model.Parameters() }
+
+// Source says where lost ranks get their state: see event.ReplaceEvent.
+func (p *Plan) Source() string {
+	if p.Replicated() {
+		return event.FromReplica
+	}
+	return event.FromShadow
+}
+
+// Holder returns the rank in whose process the weights and the optimizer state of a lost rank are.
+func (p *Plan) Holder(rank int, lost []int, shadows Shadows) (int, error) {
+	if !p.Replicated() {
+		h := shadows.Of(rank)
+		switch {
+		case h < 0:
+			return 0, fmt.Errorf("%w: rank %d has no shadow: %s", ErrNoHolder, rank, shadows.Why)
+		case slices.Contains(lost, h):
+			return 0, fmt.Errorf("%w: rank %d is lost, and its shadow, which was with rank %d, too", ErrNoHolder, rank, h)
+		}
+		return h, nil
+	}
 	for _, other := range p.grid.Group(rank, grid.Copies) {
 		if other != rank && !slices.Contains(lost, other) {
 			return other, nil
@@ -52,13 +74,13 @@ func (p *Plan) Holder(rank int, lost []int) (int, error) {
 		words.Numbers(p.grid.Group(rank, grid.Copies)))
 }
 
-// Keeps is an actors.Spec.Keep for the plan.
-func (p *Plan) Keeps(lost []int) error {
+// Keeps returns why an attempt can't be renewed after some ranks are lost; nil: it can be.
+func (p *Plan) Keeps(lost []int, shadows Shadows) error {
 	if err := p.CheckRenewal(); err != nil {
 		return err
 	}
 	for _, rank := range lost {
-		if _, err := p.Holder(rank, lost); err != nil {
+		if _, err := p.Holder(rank, lost, shadows); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/checkpoint"
 )
 
@@ -26,8 +27,8 @@ func AsSetup(err error) error {
 	return &SetupError{err}
 }
 
-// IsLost reports whether an error is that of a failed worker: a LostError.
+// IsLost reports whether an error is that of a failed worker, a LostError, or of its replacement. The run can restart.
 func IsLost(err error) bool {
 	var lost *LostError
-	return errors.As(err, &lost)
+	return errors.As(err, &lost) || errors.Is(err, actors.ErrRenewal)
 }

@@ -33,7 +33,7 @@ func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Sourc
 			}
 			return st, st.Load(load(rank), withState)
 		},
-		Rejoin:    func(rank int, c actors.Compute) error { return p.rejoin(rank, c, groups) },
+		Rejoin: func(rank int, c actors.Compute) error { return p.rejoin(rank, c, groups) }, BuildShadow: p.buildShadow,
 		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable,
 		PostValidate: p.cfg.Pipeline.PostValidation, Packed: p.Packed(),
 		Recompute: p.Recomputes(), HeadLater: p.HeadLater(),

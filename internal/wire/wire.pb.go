@@ -150,7 +150,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71, 0}
+	return file_wire_proto_rawDescGZIP(), []int{75, 0}
 }
 
 type RunSummary_State int32
@@ -217,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100, 0}
+	return file_wire_proto_rawDescGZIP(), []int{104, 0}
 }
 
 type ControlRequest_Action int32
@@ -278,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105, 0}
+	return file_wire_proto_rawDescGZIP(), []int{109, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -670,7 +670,9 @@ type Assign struct {
 	ProbeContent     []byte                 `protobuf:"bytes,21,opt,name=probe_content,json=probeContent,proto3" json:"probe_content,omitempty"`
 	Ordinals         []int32                `protobuf:"varint,22,rep,packed,name=ordinals,proto3" json:"ordinals,omitempty"` // ordinals of the devices of this worker's ranks; empty: the CPU
 	// The attempt continues another one; none: it starts from a checkpoint or from the seed.
-	Renewal       *Renewal `protobuf:"bytes,23,opt,name=renewal,proto3" json:"renewal,omitempty"`
+	Renewal *Renewal `protobuf:"bytes,23,opt,name=renewal,proto3" json:"renewal,omitempty"`
+	// For each rank of the run, the rank in whose process its shadow is, or -1; empty: no rank has one.
+	Shadows       []int32 `protobuf:"varint,24,rep,packed,name=shadows,proto3" json:"shadows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +840,13 @@ func (x *Assign) GetRenewal() *Renewal {
 	return nil
 }
 
+func (x *Assign) GetShadows() []int32 {
+	if x != nil {
+		return x.Shadows
+	}
+	return nil
+}
+
 // Renewal says how an attempt continues another one, some of whose processes have failed.
 type Renewal struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -846,8 +855,10 @@ type Renewal struct {
 	Skip    bool                   `protobuf:"varint,3,opt,name=skip,proto3" json:"skip,omitempty"`
 	Kept    bool                   `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
 	Update  *Update                `protobuf:"bytes,5,opt,name=update,proto3" json:"update,omitempty"`
-	// For each of this worker's ranks, the rank from which it gets its state; empty: the worker has kept them.
-	Copies        []int32 `protobuf:"varint,6,rep,packed,name=copies,proto3" json:"copies,omitempty"`
+	// For each of this worker's ranks, the rank in whose process its state is, or -1 if the worker has kept it; empty: it has kept all.
+	Copies []int32 `protobuf:"varint,6,rep,packed,name=copies,proto3" json:"copies,omitempty"`
+	// It only writes a checkpoint: the ranks that are not kept save from their shadows.
+	Rescue        bool `protobuf:"varint,7,opt,name=rescue,proto3" json:"rescue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -922,6 +933,13 @@ func (x *Renewal) GetCopies() []int32 {
 		return x.Copies
 	}
 	return nil
+}
+
+func (x *Renewal) GetRescue() bool {
+	if x != nil {
+		return x.Rescue
+	}
+	return false
 }
 
 // Assigned answers Assign. With an error, the worker has kept nothing of the attempt.
@@ -2686,6 +2704,8 @@ type Message struct {
 	//	*Message_DropState
 	//	*Message_ReadState
 	//	*Message_RankState
+	//	*Message_StepGradient
+	//	*Message_Shadowed
 	Kind          isMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2969,6 +2989,24 @@ func (x *Message) GetRankState() *RankState {
 	return nil
 }
 
+func (x *Message) GetStepGradient() *StepGradient {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_StepGradient); ok {
+			return x.StepGradient
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetShadowed() *Shadowed {
+	if x != nil {
+		if x, ok := x.Kind.(*Message_Shadowed); ok {
+			return x.Shadowed
+		}
+	}
+	return nil
+}
+
 type isMessage_Kind interface {
 	isMessage_Kind()
 }
@@ -3077,6 +3115,14 @@ type Message_RankState struct {
 	RankState *RankState `protobuf:"bytes,28,opt,name=rank_state,json=rankState,proto3,oneof"`
 }
 
+type Message_StepGradient struct {
+	StepGradient *StepGradient `protobuf:"bytes,29,opt,name=step_gradient,json=stepGradient,proto3,oneof"`
+}
+
+type Message_Shadowed struct {
+	Shadowed *Shadowed `protobuf:"bytes,30,opt,name=shadowed,proto3,oneof"`
+}
+
 func (*Message_Peers) isMessage_Kind() {}
 
 func (*Message_Order) isMessage_Kind() {}
@@ -3128,6 +3174,10 @@ func (*Message_DropState) isMessage_Kind() {}
 func (*Message_ReadState) isMessage_Kind() {}
 
 func (*Message_RankState) isMessage_Kind() {}
+
+func (*Message_StepGradient) isMessage_Kind() {}
+
+func (*Message_Shadowed) isMessage_Kind() {}
 
 type Header struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5012,8 +5062,10 @@ func (x *Slice) GetLimit() int64 {
 }
 
 type StageReady struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rank  int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	// Bytes of its state that it has read from another rank or its shadow.
+	Read          int64 `protobuf:"varint,2,opt,name=read,proto3" json:"read,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5051,6 +5103,13 @@ func (*StageReady) Descriptor() ([]byte, []int) {
 func (x *StageReady) GetRank() int32 {
 	if x != nil {
 		return x.Rank
+	}
+	return 0
+}
+
+func (x *StageReady) GetRead() int64 {
+	if x != nil {
+		return x.Read
 	}
 	return 0
 }
@@ -5421,7 +5480,8 @@ func (x *Weight) GetTensor() *Tensor {
 	return nil
 }
 
-// ReadState asks the process of a rank for a tensor of its stage, for a rank that has the same ones.
+// ReadState asks the process of a rank for a tensor of its stage, for a rank that has the same ones or for its shadow. With
+// shadow, it asks for a tensor of the shadow that is there, for the rank with the number shadow - 1.
 type ReadState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
@@ -5429,6 +5489,7 @@ type ReadState struct {
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // name of the parameter
 	Part          string                 `protobuf:"bytes,4,opt,name=part,proto3" json:"part,omitempty"` // empty: the weight
 	ReplyTo       *Pid                   `protobuf:"bytes,5,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
+	Shadow        int32                  `protobuf:"varint,6,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5498,6 +5559,13 @@ func (x *ReadState) GetReplyTo() *Pid {
 	return nil
 }
 
+func (x *ReadState) GetShadow() int32 {
+	if x != nil {
+		return x.Shadow
+	}
+	return 0
+}
+
 // RankState is followed by the tensor's data, unless it has an error.
 type RankState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5505,6 +5573,7 @@ type RankState struct {
 	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Tensor        *Tensor                `protobuf:"bytes,4,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	Shadow        int32                  `protobuf:"varint,5,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5567,6 +5636,119 @@ func (x *RankState) GetTensor() *Tensor {
 	return nil
 }
 
+func (x *RankState) GetShadow() int32 {
+	if x != nil {
+		return x.Shadow
+	}
+	return 0
+}
+
+// StepGradient has finished gradients of a rank for its shadow, followed by their data. Shadowed tells the coordinator that
+// all of a step have arrived.
+type StepGradient struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Params        []int32                `protobuf:"varint,2,rep,packed,name=params,proto3" json:"params,omitempty"`
+	Tensors       []*Tensor              `protobuf:"bytes,3,rep,name=tensors,proto3" json:"tensors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepGradient) Reset() {
+	*x = StepGradient{}
+	mi := &file_wire_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepGradient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepGradient) ProtoMessage() {}
+
+func (x *StepGradient) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepGradient.ProtoReflect.Descriptor instead.
+func (*StepGradient) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *StepGradient) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *StepGradient) GetParams() []int32 {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *StepGradient) GetTensors() []*Tensor {
+	if x != nil {
+		return x.Tensors
+	}
+	return nil
+}
+
+type Shadowed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shadowed) Reset() {
+	*x = Shadowed{}
+	mi := &file_wire_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shadowed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shadowed) ProtoMessage() {}
+
+func (x *Shadowed) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shadowed.ProtoReflect.Descriptor instead.
+func (*Shadowed) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Shadowed) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
 // ApiRequest is the only request on a stream of the protocol "api". One ApiReply answers it; for follow and logs, more
 // come until either side ends the stream.
 type ApiRequest struct {
@@ -5585,6 +5767,7 @@ type ApiRequest struct {
 	//	*ApiRequest_Forecast
 	//	*ApiRequest_Record
 	//	*ApiRequest_Actions
+	//	*ApiRequest_Drain
 	Kind          isApiRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5592,7 +5775,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5604,7 +5787,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5617,7 +5800,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -5733,6 +5916,15 @@ func (x *ApiRequest) GetActions() *ActionsRequest {
 	return nil
 }
 
+func (x *ApiRequest) GetDrain() *DrainRequest {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiRequest_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
 type isApiRequest_Kind interface {
 	isApiRequest_Kind()
 }
@@ -5781,6 +5973,10 @@ type ApiRequest_Actions struct {
 	Actions *ActionsRequest `protobuf:"bytes,12,opt,name=actions,proto3,oneof"`
 }
 
+type ApiRequest_Drain struct {
+	Drain *DrainRequest `protobuf:"bytes,13,opt,name=drain,proto3,oneof"`
+}
+
 func (*ApiRequest_Submit) isApiRequest_Kind() {}
 
 func (*ApiRequest_Follow) isApiRequest_Kind() {}
@@ -5803,6 +5999,8 @@ func (*ApiRequest_Record) isApiRequest_Kind() {}
 
 func (*ApiRequest_Actions) isApiRequest_Kind() {}
 
+func (*ApiRequest_Drain) isApiRequest_Kind() {}
+
 type ApiReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Error *ApiError              `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // nothing follows an error
@@ -5821,6 +6019,7 @@ type ApiReply struct {
 	//	*ApiReply_Forecast
 	//	*ApiReply_Record
 	//	*ApiReply_Actions
+	//	*ApiReply_Drain
 	Kind          isApiReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5828,7 +6027,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5840,7 +6039,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5853,7 +6052,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -5987,6 +6186,15 @@ func (x *ApiReply) GetActions() *ActionsReply {
 	return nil
 }
 
+func (x *ApiReply) GetDrain() *DrainReply {
+	if x != nil {
+		if x, ok := x.Kind.(*ApiReply_Drain); ok {
+			return x.Drain
+		}
+	}
+	return nil
+}
+
 type isApiReply_Kind interface {
 	isApiReply_Kind()
 }
@@ -6043,6 +6251,10 @@ type ApiReply_Actions struct {
 	Actions *ActionsReply `protobuf:"bytes,14,opt,name=actions,proto3,oneof"`
 }
 
+type ApiReply_Drain struct {
+	Drain *DrainReply `protobuf:"bytes,15,opt,name=drain,proto3,oneof"`
+}
+
 func (*ApiReply_Alive) isApiReply_Kind() {}
 
 func (*ApiReply_Submit) isApiReply_Kind() {}
@@ -6069,6 +6281,89 @@ func (*ApiReply_Record) isApiReply_Kind() {}
 
 func (*ApiReply_Actions) isApiReply_Kind() {}
 
+func (*ApiReply_Drain) isApiReply_Kind() {}
+
+// DrainRequest moves the ranks of a worker to others, and gives it no more.
+type DrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_wire_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *DrainRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+type DrainReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainReply) Reset() {
+	*x = DrainReply{}
+	mi := &file_wire_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainReply) ProtoMessage() {}
+
+func (x *DrainReply) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
+func (*DrainReply) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{73}
+}
+
 type Alive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Waiting       string                 `protobuf:"bytes,1,opt,name=waiting,proto3" json:"waiting,omitempty"`
@@ -6078,7 +6373,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6090,7 +6385,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6103,7 +6398,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Alive) GetWaiting() string {
@@ -6124,7 +6419,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6431,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6444,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -6184,7 +6479,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6196,7 +6491,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6209,7 +6504,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -6293,7 +6588,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6305,7 +6600,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6318,7 +6613,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -6355,7 +6650,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6367,7 +6662,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6380,7 +6675,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -6417,7 +6712,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +6724,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +6737,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -6485,7 +6780,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6792,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6805,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -6542,7 +6837,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6554,7 +6849,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6567,7 +6862,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 // ActionsRequest asks for the recorded actions of the current step. Times are by the coordinator's clock.
@@ -6580,7 +6875,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6592,7 +6887,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6605,7 +6900,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -6628,7 +6923,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6640,7 +6935,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6653,7 +6948,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -6716,7 +7011,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +7023,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +7036,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -6984,7 +7279,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6996,7 +7291,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7009,7 +7304,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RunInfo) GetName() string {
@@ -7257,7 +7552,7 @@ type Packing struct {
 
 func (x *Packing) Reset() {
 	*x = Packing{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7269,7 +7564,7 @@ func (x *Packing) String() string {
 func (*Packing) ProtoMessage() {}
 
 func (x *Packing) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7282,7 +7577,7 @@ func (x *Packing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packing.ProtoReflect.Descriptor instead.
 func (*Packing) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Packing) GetMode() string {
@@ -7341,7 +7636,7 @@ type Documents struct {
 
 func (x *Documents) Reset() {
 	*x = Documents{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7353,7 +7648,7 @@ func (x *Documents) String() string {
 func (*Documents) ProtoMessage() {}
 
 func (x *Documents) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7366,7 +7661,7 @@ func (x *Documents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Documents.ProtoReflect.Descriptor instead.
 func (*Documents) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Documents) GetTrain() int64 {
@@ -7464,7 +7759,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7476,7 +7771,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7489,7 +7784,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Piece) GetText() string {
@@ -7538,7 +7833,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7550,7 +7845,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7563,7 +7858,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -7732,7 +8027,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7744,7 +8039,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7757,7 +8052,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -7785,7 +8080,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7797,7 +8092,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7810,7 +8105,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -7847,7 +8142,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7859,7 +8154,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7872,7 +8167,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -7919,7 +8214,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +8226,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +8239,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -7959,13 +8254,14 @@ type RestartEvent struct {
 	Error         string                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"`
 	Restart       int32                  `protobuf:"varint,2,opt,name=restart,proto3" json:"restart,omitempty"`
 	Most          int32                  `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"` // why the ranks were not replaced
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7977,7 +8273,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7990,7 +8286,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -8014,6 +8310,13 @@ func (x *RestartEvent) GetMost() int32 {
 	return 0
 }
 
+func (x *RestartEvent) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type ReplaceEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // the last decided step
@@ -8022,13 +8325,16 @@ type ReplaceEvent struct {
 	HaltedNs      int64                  `protobuf:"varint,4,opt,name=halted_ns,json=haltedNs,proto3" json:"halted_ns,omitempty"`
 	FoundNs       int64                  `protobuf:"varint,5,opt,name=found_ns,json=foundNs,proto3" json:"found_ns,omitempty"`
 	LoadedNs      int64                  `protobuf:"varint,6,opt,name=loaded_ns,json=loadedNs,proto3" json:"loaded_ns,omitempty"`
+	Source        string                 `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	Bytes         int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	KeptBytes     int64                  `protobuf:"varint,9,opt,name=kept_bytes,json=keptBytes,proto3" json:"kept_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplaceEvent) Reset() {
 	*x = ReplaceEvent{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8346,7 @@ func (x *ReplaceEvent) String() string {
 func (*ReplaceEvent) ProtoMessage() {}
 
 func (x *ReplaceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8359,7 @@ func (x *ReplaceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceEvent.ProtoReflect.Descriptor instead.
 func (*ReplaceEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ReplaceEvent) GetStep() int64 {
@@ -8098,8 +8404,30 @@ func (x *ReplaceEvent) GetLoadedNs() int64 {
 	return 0
 }
 
+func (x *ReplaceEvent) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ReplaceEvent) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ReplaceEvent) GetKeptBytes() int64 {
+	if x != nil {
+		return x.KeptBytes
+	}
+	return 0
+}
+
 type RegroupEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lost          []string               `protobuf:"bytes,4,rep,name=lost,proto3" json:"lost,omitempty"`
 	Step          int64                  `protobuf:"varint,1,opt,name=step,proto3" json:"step,omitempty"` // of the checkpoint
 	Leaving       []string               `protobuf:"bytes,2,rep,name=leaving,proto3" json:"leaving,omitempty"`
 	Free          []string               `protobuf:"bytes,3,rep,name=free,proto3" json:"free,omitempty"`
@@ -8109,7 +8437,7 @@ type RegroupEvent struct {
 
 func (x *RegroupEvent) Reset() {
 	*x = RegroupEvent{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +8449,7 @@ func (x *RegroupEvent) String() string {
 func (*RegroupEvent) ProtoMessage() {}
 
 func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +8462,14 @@ func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
 func (*RegroupEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *RegroupEvent) GetLost() []string {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
 }
 
 func (x *RegroupEvent) GetStep() int64 {
@@ -8168,7 +8503,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8180,7 +8515,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8193,7 +8528,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -8225,7 +8560,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8237,7 +8572,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8250,7 +8585,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -8305,7 +8640,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8317,7 +8652,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8330,7 +8665,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -8357,7 +8692,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8369,7 +8704,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8382,7 +8717,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -8413,7 +8748,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8425,7 +8760,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8438,7 +8773,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -8533,7 +8868,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8545,7 +8880,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8558,7 +8893,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 type ListReply struct {
@@ -8570,7 +8905,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8582,7 +8917,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8595,7 +8930,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -8631,7 +8966,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8643,7 +8978,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8656,7 +8991,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RunSummary) GetId() string {
@@ -8794,7 +9129,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8806,7 +9141,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8819,7 +9154,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -8843,7 +9178,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8855,7 +9190,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8868,7 +9203,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -8918,7 +9253,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8930,7 +9265,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8943,7 +9278,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -8978,7 +9313,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8990,7 +9325,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9003,7 +9338,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -9040,7 +9375,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9052,7 +9387,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9065,7 +9400,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -9118,7 +9453,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9130,7 +9465,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9143,7 +9478,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -9203,7 +9538,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9215,7 +9550,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9228,7 +9563,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -9295,7 +9630,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9307,7 +9642,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9320,7 +9655,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -9384,7 +9719,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9396,7 +9731,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9409,7 +9744,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -9450,7 +9785,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9462,7 +9797,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9475,7 +9810,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -9503,7 +9838,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9515,7 +9850,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9528,7 +9863,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -9563,7 +9898,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9575,7 +9910,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9588,7 +9923,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -9619,7 +9954,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9631,7 +9966,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9644,7 +9979,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -9699,7 +10034,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9711,7 +10046,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9724,7 +10059,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -9752,7 +10087,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9764,7 +10099,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9777,7 +10112,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -9809,7 +10144,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9821,7 +10156,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9834,7 +10169,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -9918,7 +10253,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9930,7 +10265,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9943,7 +10278,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -9968,7 +10303,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9980,7 +10315,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9993,7 +10328,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{122}
 }
 
 type RevokeToken struct {
@@ -10005,7 +10340,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10017,7 +10352,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10030,7 +10365,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -10050,7 +10385,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10062,7 +10397,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10075,7 +10410,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -10096,7 +10431,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10108,7 +10443,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10121,7 +10456,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{121}
+	return file_wire_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -10156,7 +10491,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10168,7 +10503,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10181,7 +10516,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{122}
+	return file_wire_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *NameInfo) GetName() string {
@@ -10218,7 +10553,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10230,7 +10565,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10243,7 +10578,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{123}
+	return file_wire_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -10289,7 +10624,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[124]
+	mi := &file_wire_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10301,7 +10636,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[124]
+	mi := &file_wire_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10314,7 +10649,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{124}
+	return file_wire_proto_rawDescGZIP(), []int{128}
 }
 
 type MembersReply struct {
@@ -10328,7 +10663,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[125]
+	mi := &file_wire_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10340,7 +10675,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[125]
+	mi := &file_wire_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10353,7 +10688,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{125}
+	return file_wire_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -10390,7 +10725,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[126]
+	mi := &file_wire_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10402,7 +10737,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[126]
+	mi := &file_wire_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10415,7 +10750,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{126}
+	return file_wire_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -10467,7 +10802,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[127]
+	mi := &file_wire_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10479,7 +10814,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[127]
+	mi := &file_wire_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10492,7 +10827,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{127}
+	return file_wire_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -10618,7 +10953,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05carry\x18\n" +
 	" \x01(\v2\x12.troupe.wire.CarryH\x00R\x05carry\x120\n" +
 	"\acarried\x18\v \x01(\v2\x14.troupe.wire.CarriedH\x00R\acarriedB\x06\n" +
-	"\x04kind\"\xc8\x04\n" +
+	"\x04kind\"\xe2\x04\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\fR\aattempt\x12\x1e\n" +
@@ -10642,15 +10977,17 @@ const file_wire_proto_rawDesc = "" +
 	"\x05probe\x18\x14 \x01(\tR\x05probe\x12#\n" +
 	"\rprobe_content\x18\x15 \x01(\fR\fprobeContent\x12\x1a\n" +
 	"\bordinals\x18\x16 \x03(\x05R\bordinals\x12.\n" +
-	"\arenewal\x18\x17 \x01(\v2\x14.troupe.wire.RenewalR\arenewalJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
-	"J\x04\b\x10\x10\x11\"\xa4\x01\n" +
+	"\arenewal\x18\x17 \x01(\v2\x14.troupe.wire.RenewalR\arenewal\x12\x18\n" +
+	"\ashadows\x18\x18 \x03(\x05R\ashadowsJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\t\x10\n" +
+	"J\x04\b\x10\x10\x11\"\xbc\x01\n" +
 	"\aRenewal\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x12\n" +
 	"\x04step\x18\x02 \x01(\x03R\x04step\x12\x12\n" +
 	"\x04skip\x18\x03 \x01(\bR\x04skip\x12\x12\n" +
 	"\x04kept\x18\x04 \x01(\bR\x04kept\x12+\n" +
 	"\x06update\x18\x05 \x01(\v2\x13.troupe.wire.UpdateR\x06update\x12\x16\n" +
-	"\x06copies\x18\x06 \x03(\x05R\x06copies\"\x98\x01\n" +
+	"\x06copies\x18\x06 \x03(\x05R\x06copies\x12\x16\n" +
+	"\x06rescue\x18\a \x01(\bR\x06rescue\"\x98\x01\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
@@ -10794,7 +11131,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
 	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12:\n" +
-	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\x9b\v\n" +
+	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\x92\f\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
 	"\x05peers\x18\x02 \x01(\v2\x12.troupe.wire.PeersH\x00R\x05peers\x12*\n" +
@@ -10833,7 +11170,9 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"read_state\x18\x1b \x01(\v2\x16.troupe.wire.ReadStateH\x00R\treadState\x127\n" +
 	"\n" +
-	"rank_state\x18\x1c \x01(\v2\x16.troupe.wire.RankStateH\x00R\trankStateB\x06\n" +
+	"rank_state\x18\x1c \x01(\v2\x16.troupe.wire.RankStateH\x00R\trankState\x12@\n" +
+	"\rstep_gradient\x18\x1d \x01(\v2\x19.troupe.wire.StepGradientH\x00R\fstepGradient\x123\n" +
+	"\bshadowed\x18\x1e \x01(\v2\x15.troupe.wire.ShadowedH\x00R\bshadowedB\x06\n" +
 	"\x04kindJ\x04\b\x0f\x10\x10\"^\n" +
 	"\x06Header\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -10984,10 +11323,11 @@ const file_wire_proto_rawDesc = "" +
 	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x05 \x01(\x03R\x02to\x12\x14\n" +
 	"\x05first\x18\x06 \x01(\x03R\x05first\x12\x14\n" +
-	"\x05limit\x18\a \x01(\x03R\x05limit\" \n" +
+	"\x05limit\x18\a \x01(\x03R\x05limit\"4\n" +
 	"\n" +
 	"StageReady\x12\x12\n" +
-	"\x04rank\x18\x01 \x01(\x05R\x04rank\"^\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04read\x18\x02 \x01(\x03R\x04read\"^\n" +
 	"\x06Failed\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -11009,18 +11349,26 @@ const file_wire_proto_rawDesc = "" +
 	"\x06Weight\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x8e\x01\n" +
+	"\x06tensor\x18\x03 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\xa6\x01\n" +
 	"\tReadState\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04part\x18\x04 \x01(\tR\x04part\x12+\n" +
-	"\breply_to\x18\x05 \x01(\v2\x10.troupe.wire.PidR\areplyTo\"|\n" +
+	"\breply_to\x18\x05 \x01(\v2\x10.troupe.wire.PidR\areplyTo\x12\x16\n" +
+	"\x06shadow\x18\x06 \x01(\x05R\x06shadow\"\x94\x01\n" +
 	"\tRankState\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12+\n" +
-	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\"\x86\x05\n" +
+	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x16\n" +
+	"\x06shadow\x18\x05 \x01(\x05R\x06shadow\"i\n" +
+	"\fStepGradient\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
+	"\x06params\x18\x02 \x03(\x05R\x06params\x12-\n" +
+	"\atensors\x18\x03 \x03(\v2\x13.troupe.wire.TensorR\atensors\"\x1e\n" +
+	"\bShadowed\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\"\xb9\x05\n" +
 	"\n" +
 	"ApiRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x124\n" +
@@ -11035,8 +11383,9 @@ const file_wire_proto_rawDesc = "" +
 	"\bforecast\x18\n" +
 	" \x01(\v2\x1c.troupe.wire.ForecastRequestH\x00R\bforecast\x124\n" +
 	"\x06record\x18\v \x01(\v2\x1a.troupe.wire.RecordRequestH\x00R\x06record\x127\n" +
-	"\aactions\x18\f \x01(\v2\x1b.troupe.wire.ActionsRequestH\x00R\aactionsB\x06\n" +
-	"\x04kind\"\xe0\x05\n" +
+	"\aactions\x18\f \x01(\v2\x1b.troupe.wire.ActionsRequestH\x00R\aactions\x121\n" +
+	"\x05drain\x18\r \x01(\v2\x19.troupe.wire.DrainRequestH\x00R\x05drainB\x06\n" +
+	"\x04kind\"\x91\x06\n" +
 	"\bApiReply\x12+\n" +
 	"\x05error\x18\x01 \x01(\v2\x15.troupe.wire.ApiErrorR\x05error\x12*\n" +
 	"\x05alive\x18\x02 \x01(\v2\x12.troupe.wire.AliveH\x00R\x05alive\x122\n" +
@@ -11052,8 +11401,13 @@ const file_wire_proto_rawDesc = "" +
 	"\amembers\x18\v \x01(\v2\x19.troupe.wire.MembersReplyH\x00R\amembers\x128\n" +
 	"\bforecast\x18\f \x01(\v2\x1a.troupe.wire.ForecastReplyH\x00R\bforecast\x122\n" +
 	"\x06record\x18\r \x01(\v2\x18.troupe.wire.RecordReplyH\x00R\x06record\x125\n" +
-	"\aactions\x18\x0e \x01(\v2\x19.troupe.wire.ActionsReplyH\x00R\aactionsB\x06\n" +
-	"\x04kind\"!\n" +
+	"\aactions\x18\x0e \x01(\v2\x19.troupe.wire.ActionsReplyH\x00R\aactions\x12/\n" +
+	"\x05drain\x18\x0f \x01(\v2\x17.troupe.wire.DrainReplyH\x00R\x05drainB\x06\n" +
+	"\x04kind\"&\n" +
+	"\fDrainRequest\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"\f\n" +
+	"\n" +
+	"DrainReply\"!\n" +
 	"\x05Alive\x12\x18\n" +
 	"\awaiting\x18\x01 \x01(\tR\awaiting\"\xe8\x01\n" +
 	"\bApiError\x12.\n" +
@@ -11268,19 +11622,25 @@ const file_wire_proto_rawDesc = "" +
 	"\atook_ns\x18\x04 \x01(\x03R\x06tookNs\x12\x18\n" +
 	"\aweights\x18\x05 \x01(\bR\aweights\"\"\n" +
 	"\fWarningEvent\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"R\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\"d\n" +
 	"\fRestartEvent\x12\x14\n" +
 	"\x05error\x18\x01 \x01(\tR\x05error\x12\x18\n" +
 	"\arestart\x18\x02 \x01(\x05R\arestart\x12\x12\n" +
-	"\x04most\x18\x03 \x01(\x05R\x04most\"\xa3\x01\n" +
+	"\x04most\x18\x03 \x01(\x05R\x04most\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xf0\x01\n" +
 	"\fReplaceEvent\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x14\n" +
 	"\x05ranks\x18\x02 \x03(\x05R\x05ranks\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1b\n" +
 	"\thalted_ns\x18\x04 \x01(\x03R\bhaltedNs\x12\x19\n" +
 	"\bfound_ns\x18\x05 \x01(\x03R\afoundNs\x12\x1b\n" +
-	"\tloaded_ns\x18\x06 \x01(\x03R\bloadedNs\"P\n" +
+	"\tloaded_ns\x18\x06 \x01(\x03R\bloadedNs\x12\x16\n" +
+	"\x06source\x18\a \x01(\tR\x06source\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x1d\n" +
+	"\n" +
+	"kept_bytes\x18\t \x01(\x03R\tkeptBytes\"d\n" +
 	"\fRegroupEvent\x12\x12\n" +
+	"\x04lost\x18\x04 \x03(\tR\x04lost\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\x03R\x04step\x12\x18\n" +
 	"\aleaving\x18\x02 \x03(\tR\aleaving\x12\x12\n" +
 	"\x04free\x18\x03 \x03(\tR\x04free\"\\\n" +
@@ -11518,7 +11878,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 134)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -11592,72 +11952,76 @@ var file_wire_proto_goTypes = []any{
 	(*Weight)(nil),             // 69: troupe.wire.Weight
 	(*ReadState)(nil),          // 70: troupe.wire.ReadState
 	(*RankState)(nil),          // 71: troupe.wire.RankState
-	(*ApiRequest)(nil),         // 72: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 73: troupe.wire.ApiReply
-	(*Alive)(nil),              // 74: troupe.wire.Alive
-	(*ApiError)(nil),           // 75: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 76: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 77: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 78: troupe.wire.FollowRequest
-	(*Following)(nil),          // 79: troupe.wire.Following
-	(*RecordRequest)(nil),      // 80: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 81: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 82: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 83: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 84: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 85: troupe.wire.RunInfo
-	(*Packing)(nil),            // 86: troupe.wire.Packing
-	(*Documents)(nil),          // 87: troupe.wire.Documents
-	(*Piece)(nil),              // 88: troupe.wire.Piece
-	(*StepEvent)(nil),          // 89: troupe.wire.StepEvent
-	(*Trace)(nil),              // 90: troupe.wire.Trace
-	(*RankClock)(nil),          // 91: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 92: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 93: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 94: troupe.wire.RestartEvent
-	(*ReplaceEvent)(nil),       // 95: troupe.wire.ReplaceEvent
-	(*RegroupEvent)(nil),       // 96: troupe.wire.RegroupEvent
-	(*StallEvent)(nil),         // 97: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 98: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 99: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 100: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 101: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 102: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 103: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 104: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 105: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 106: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 107: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 108: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 109: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 110: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 111: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 112: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 113: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 114: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 115: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 116: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 117: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 118: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 119: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 120: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 121: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 122: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 123: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 124: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 125: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 126: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 127: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 128: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 129: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 130: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 131: troupe.wire.MemberStatus
-	nil,                        // 132: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 133: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 134: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 135: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 136: troupe.wire.StepEvent.ValLossesEntry
-	nil,                        // 137: troupe.wire.ForecastRequest.VariablesEntry
+	(*StepGradient)(nil),       // 72: troupe.wire.StepGradient
+	(*Shadowed)(nil),           // 73: troupe.wire.Shadowed
+	(*ApiRequest)(nil),         // 74: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 75: troupe.wire.ApiReply
+	(*DrainRequest)(nil),       // 76: troupe.wire.DrainRequest
+	(*DrainReply)(nil),         // 77: troupe.wire.DrainReply
+	(*Alive)(nil),              // 78: troupe.wire.Alive
+	(*ApiError)(nil),           // 79: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 80: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 81: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 82: troupe.wire.FollowRequest
+	(*Following)(nil),          // 83: troupe.wire.Following
+	(*RecordRequest)(nil),      // 84: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 85: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 86: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 87: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 88: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 89: troupe.wire.RunInfo
+	(*Packing)(nil),            // 90: troupe.wire.Packing
+	(*Documents)(nil),          // 91: troupe.wire.Documents
+	(*Piece)(nil),              // 92: troupe.wire.Piece
+	(*StepEvent)(nil),          // 93: troupe.wire.StepEvent
+	(*Trace)(nil),              // 94: troupe.wire.Trace
+	(*RankClock)(nil),          // 95: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 96: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 97: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 98: troupe.wire.RestartEvent
+	(*ReplaceEvent)(nil),       // 99: troupe.wire.ReplaceEvent
+	(*RegroupEvent)(nil),       // 100: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 101: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 102: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 103: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 104: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 105: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 106: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 107: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 108: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 109: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 110: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 111: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 112: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 113: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 114: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 115: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 116: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 117: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 118: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 119: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 120: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 121: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 122: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 123: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 124: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 125: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 126: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 127: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 128: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 129: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 130: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 131: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 132: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 133: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 134: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 135: troupe.wire.MemberStatus
+	nil,                        // 136: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 137: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 138: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 139: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 140: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 141: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	33,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -11718,112 +12082,117 @@ var file_wire_proto_depIdxs = []int32{
 	59,  // 55: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
 	70,  // 56: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
 	71,  // 57: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
-	35,  // 58: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	35,  // 59: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	35,  // 60: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	38,  // 61: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	39,  // 62: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	40,  // 63: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	35,  // 64: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	39,  // 65: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	40,  // 66: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	40,  // 67: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	48,  // 68: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	50,  // 69: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	51,  // 70: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	50,  // 71: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	47,  // 72: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
-	49,  // 73: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	25,  // 74: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	38,  // 75: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	60,  // 76: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	61,  // 77: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	35,  // 78: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	40,  // 79: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	35,  // 80: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
-	40,  // 81: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
-	76,  // 82: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	78,  // 83: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	102, // 84: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	105, // 85: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	109, // 86: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	115, // 87: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	120, // 88: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	128, // 89: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	110, // 90: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	80,  // 91: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	82,  // 92: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	75,  // 93: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	74,  // 94: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	77,  // 95: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	79,  // 96: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	84,  // 97: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	103, // 98: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	106, // 99: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	114, // 100: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	116, // 101: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	125, // 102: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	129, // 103: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	111, // 104: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	81,  // 105: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	83,  // 106: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	1,   // 107: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	132, // 108: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	104, // 109: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	22,  // 110: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	85,  // 111: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	89,  // 112: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	92,  // 113: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	93,  // 114: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	94,  // 115: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	97,  // 116: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	99,  // 117: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	100, // 118: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	101, // 119: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	98,  // 120: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	96,  // 121: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	95,  // 122: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
-	87,  // 123: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	86,  // 124: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
-	88,  // 125: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	133, // 126: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	134, // 127: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	90,  // 128: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	135, // 129: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	136, // 130: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	22,  // 131: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	91,  // 132: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	106, // 133: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	75,  // 134: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	104, // 135: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 136: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	104, // 137: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	108, // 138: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	98,  // 139: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	107, // 140: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	24,  // 141: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 142: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	137, // 143: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	112, // 144: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	113, // 145: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	104, // 146: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	117, // 147: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	118, // 148: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	117, // 149: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	121, // 150: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	122, // 151: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	123, // 152: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	124, // 153: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	127, // 154: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	126, // 155: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	131, // 156: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	130, // 157: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	27,  // 158: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	159, // [159:159] is the sub-list for method output_type
-	159, // [159:159] is the sub-list for method input_type
-	159, // [159:159] is the sub-list for extension type_name
-	159, // [159:159] is the sub-list for extension extendee
-	0,   // [0:159] is the sub-list for field type_name
+	72,  // 58: troupe.wire.Message.step_gradient:type_name -> troupe.wire.StepGradient
+	73,  // 59: troupe.wire.Message.shadowed:type_name -> troupe.wire.Shadowed
+	35,  // 60: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	35,  // 61: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	35,  // 62: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	38,  // 63: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	39,  // 64: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	40,  // 65: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	35,  // 66: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	39,  // 67: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	40,  // 68: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	40,  // 69: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	48,  // 70: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	50,  // 71: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	51,  // 72: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	50,  // 73: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 74: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	49,  // 75: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	25,  // 76: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	38,  // 77: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	60,  // 78: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	61,  // 79: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	35,  // 80: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	40,  // 81: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	35,  // 82: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
+	40,  // 83: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
+	40,  // 84: troupe.wire.StepGradient.tensors:type_name -> troupe.wire.Tensor
+	80,  // 85: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	82,  // 86: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	106, // 87: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	109, // 88: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	113, // 89: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	119, // 90: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	124, // 91: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	132, // 92: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	114, // 93: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	84,  // 94: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	86,  // 95: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	76,  // 96: troupe.wire.ApiRequest.drain:type_name -> troupe.wire.DrainRequest
+	79,  // 97: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	78,  // 98: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	81,  // 99: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	83,  // 100: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	88,  // 101: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	107, // 102: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	110, // 103: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	118, // 104: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	120, // 105: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	129, // 106: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	133, // 107: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	115, // 108: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	85,  // 109: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	87,  // 110: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	77,  // 111: troupe.wire.ApiReply.drain:type_name -> troupe.wire.DrainReply
+	1,   // 112: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	136, // 113: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	108, // 114: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	22,  // 115: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	89,  // 116: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	93,  // 117: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	96,  // 118: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	97,  // 119: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	98,  // 120: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	101, // 121: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	103, // 122: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	104, // 123: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	105, // 124: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	102, // 125: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	100, // 126: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	99,  // 127: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
+	91,  // 128: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	90,  // 129: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	92,  // 130: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	137, // 131: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	138, // 132: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	94,  // 133: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	139, // 134: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	140, // 135: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	22,  // 136: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	95,  // 137: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	110, // 138: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	79,  // 139: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	108, // 140: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 141: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	108, // 142: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	112, // 143: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	102, // 144: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	111, // 145: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	24,  // 146: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 147: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	141, // 148: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	116, // 149: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	117, // 150: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	108, // 151: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	121, // 152: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	122, // 153: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	121, // 154: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	125, // 155: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	126, // 156: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	127, // 157: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	128, // 158: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	131, // 159: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	130, // 160: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	135, // 161: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	134, // 162: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	27,  // 163: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	164, // [164:164] is the sub-list for method output_type
+	164, // [164:164] is the sub-list for method input_type
+	164, // [164:164] is the sub-list for extension type_name
+	164, // [164:164] is the sub-list for extension extendee
+	0,   // [0:164] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -11875,8 +12244,10 @@ func file_wire_proto_init() {
 		(*Message_DropState)(nil),
 		(*Message_ReadState)(nil),
 		(*Message_RankState)(nil),
+		(*Message_StepGradient)(nil),
+		(*Message_Shadowed)(nil),
 	}
-	file_wire_proto_msgTypes[68].OneofWrappers = []any{
+	file_wire_proto_msgTypes[70].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -11888,8 +12259,9 @@ func file_wire_proto_init() {
 		(*ApiRequest_Forecast)(nil),
 		(*ApiRequest_Record)(nil),
 		(*ApiRequest_Actions)(nil),
+		(*ApiRequest_Drain)(nil),
 	}
-	file_wire_proto_msgTypes[69].OneofWrappers = []any{
+	file_wire_proto_msgTypes[71].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -11903,8 +12275,9 @@ func file_wire_proto_init() {
 		(*ApiReply_Forecast)(nil),
 		(*ApiReply_Record)(nil),
 		(*ApiReply_Actions)(nil),
+		(*ApiReply_Drain)(nil),
 	}
-	file_wire_proto_msgTypes[80].OneofWrappers = []any{
+	file_wire_proto_msgTypes[84].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -11918,9 +12291,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Regroup)(nil),
 		(*RunEvent_Replace)(nil),
 	}
-	file_wire_proto_msgTypes[85].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[100].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[116].OneofWrappers = []any{
+	file_wire_proto_msgTypes[89].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[104].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[120].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -11932,7 +12305,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   134,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

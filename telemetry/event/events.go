@@ -71,15 +71,21 @@ type RestartEvent struct {
 	Err     error `json:"error"`        // names the process, its ranks and what they were doing
 	Restart int   `json:"restart"`      // number of this restart since the last new checkpoint
 	Most    int   `json:"max_restarts"` // the limit, cluster.max_restarts
+	// Why says why no other process could take the ranks without a restart; "": the failure was not that of a process.
+	Why string `json:"why,omitempty"`
 }
 
 // ReplaceEvent reports that a process that computed ranks failed, and that another process computes them now. The other ranks have kept
-// their weights and optimizer state, and the new ones have them from a rank with the same ones. The run continues after its last decided
-// step.
+// their weights and optimizer state, and the new ones have them from where Source says. The run continues after its last decided step.
 type ReplaceEvent struct {
 	Step  int64 `json:"step"`  // the last decided step
 	Ranks []int `json:"ranks"` // those that were lost
 	Err   error `json:"error"` // names the process, its ranks and what they were doing
+	// Source is where the ranks got their weights and optimizer state: FromReplica or FromShadow.
+	Source string `json:"source"`
+	// Bytes is what they read of it, and KeptBytes what all other ranks read, which have kept theirs.
+	Bytes     int64 `json:"bytes"`
+	KeptBytes int64 `json:"kept_bytes"`
 	// The times since the failure was noticed: until all actors had ended, until another process was chosen, and until every rank had its
 	// weights.
 	Halted time.Duration `json:"-"`
@@ -87,12 +93,19 @@ type ReplaceEvent struct {
 	Loaded time.Duration `json:"-"`
 }
 
+// The sources of a replaced rank's state.
+const (
+	FromReplica = "replica" // a rank with the same weights
+	FromShadow  = "shadow"  // the copy that another process keeps (cluster.shadow)
+)
+
 // RegroupEvent reports that the run wrote a checkpoint and continues from it on other workers, without repeating a step:
 // a worker leaves in order, or a free worker makes the run faster.
 type RegroupEvent struct {
 	Step    int64    `json:"step"`              // of the checkpoint
 	Leaving []string `json:"leaving,omitempty"` // workers that leave
 	Free    []string `json:"free,omitempty"`    // workers that had no ranks, and are used from now on
+	Lost    []string `json:"lost,omitempty"`    // workers that have failed, whose ranks were saved from their shadows
 }
 
 // EndEvent is a watcher's last event: the result of the run, as Run.Wait returns it. A reader of Run.Events finds the

@@ -65,11 +65,13 @@ const (
 	WaitDisk            // a write to disk
 	WaitRoom            // room for an output: the rank is at its limit
 	WaitGroup           // another rank of the group, in Collective
+	WaitState           // the weights and optimizer state of another rank, for its shadow
+	WaitShadow          // the shadows, which have not got all gradients of the step
 )
 
 var waits = [...]string{WaitNothing: "", WaitActivation: "activation", WaitGradient: "gradient", WaitTokens: "tokens",
 	WaitCredit: "credit", WaitTied: "tied gradient", WaitOrder: "order", WaitStages: "stages", WaitDecision: "decision", WaitDisk: "disk",
-	WaitRoom: "room", WaitGroup: "group"}
+	WaitRoom: "room", WaitGroup: "group", WaitState: "state", WaitShadow: "shadow"}
 
 // Snapshot is the state of an actor at a moment.
 type Snapshot struct {

@@ -121,6 +121,10 @@ func (s Snapshot) waitsFor() string {
 		return "a write to disk"
 	case WaitGroup:
 		return s.Collective
+	case WaitState:
+		return "the weights and optimizer state of a rank whose shadow it holds"
+	case WaitShadow:
+		return fmt.Sprintf("the gradients of the step at the shadows (%d of %d ranks done)", s.Held, s.Need)
 	case WaitRoom:
 		return "room for another output: it is at its limit"
 	}

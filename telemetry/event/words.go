@@ -34,6 +34,9 @@ func MarkOf(e Event, ended int) (telemetry.Mark, bool) {
 		m.Kind, m.Text = sayChange(e)
 	case RestartEvent:
 		m.Kind, m.Text = telemetry.MarkRestart, fmt.Sprintf("%v; resuming from the last checkpoint (restart %d of %d)", e.Err, e.Restart, e.Most)
+		if e.Why != "" {
+			m.Text += "; the ranks were not replaced: " + e.Why
+		}
 	case ReplaceEvent:
 		m.Step, m.Kind, m.Text = int(e.Step), telemetry.MarkReplace, sayReplace(e)
 	case RegroupEvent:
@@ -109,6 +112,10 @@ const stoppedAt = "stopped at step "
 
 // sayRegroup says why the run changes its workers.
 func sayRegroup(e RegroupEvent) string {
+	if len(e.Lost) > 0 {
+		return fmt.Sprintf("%s failed, and no other worker has room: checkpoint step %d written from the copy of its state, no step lost",
+			workerNames(e.Lost), e.Step)
+	}
 	if len(e.Leaving) == 0 {
 		verb, it := "is", "it"
 		if len(e.Free) > 1 {
@@ -130,7 +137,11 @@ func sayReplace(e ReplaceEvent) string {
 	if len(e.Ranks) != 1 {
 		word = "ranks"
 	}
-	return fmt.Sprintf("%v; %s %s replaced in %s, the run continues after step %d", e.Err, word, words.Numbers(e.Ranks),
+	from := ""
+	if e.Source != "" {
+		from = fmt.Sprintf(" from %s (%s)", e.Source, words.Bytes(e.Bytes))
+	}
+	return fmt.Sprintf("%v; %s %s replaced%s in %s, the run continues after step %d", e.Err, word, words.Numbers(e.Ranks), from,
 		words.Duration(e.Loaded), e.Step)
 }
 

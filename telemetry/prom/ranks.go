@@ -17,7 +17,7 @@ var (
 	waits = map[event.Wait]string{event.WaitActivation: "activation", event.WaitGradient: "gradient", event.WaitTokens: "tokens",
 		event.WaitCredit: "credit", event.WaitTied: "tied_gradient",
 		event.WaitOrder: "order", event.WaitStages: "stages", event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room",
-		event.WaitGroup: "group"}
+		event.WaitGroup: "group", event.WaitState: "state", event.WaitShadow: "shadow"}
 )
 
 // other is the value for states and waits that are not listed.

@@ -75,16 +75,17 @@ func PackEvent(e troupe.Event) *wire.RunEvent {
 		return Warning(e.Text)
 	case troupe.RestartEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Restart{Restart: &wire.RestartEvent{Error: words.Cut(e.Err.Error(), LimitErrorBytes),
-			Restart: Small(e.Restart), Most: Small(e.Most)}}}
+			Restart: Small(e.Restart), Most: Small(e.Most), Why: words.Cut(e.Why, LimitErrorBytes)}}}
 	case troupe.ReplaceEvent:
 		w := &wire.ReplaceEvent{Step: e.Step, Error: words.Cut(e.Err.Error(), LimitErrorBytes), HaltedNs: int64(e.Halted),
-			FoundNs: int64(e.Found), LoadedNs: int64(e.Loaded)}
+			FoundNs: int64(e.Found), LoadedNs: int64(e.Loaded), Source: e.Source, Bytes: e.Bytes, KeptBytes: e.KeptBytes}
 		for _, rank := range e.Ranks {
 			w.Ranks = append(w.Ranks, Small(rank))
 		}
 		return &wire.RunEvent{Kind: &wire.RunEvent_Replace{Replace: w}}
 	case troupe.RegroupEvent:
-		return &wire.RunEvent{Kind: &wire.RunEvent_Regroup{Regroup: &wire.RegroupEvent{Step: e.Step, Leaving: e.Leaving, Free: e.Free}}}
+		return &wire.RunEvent{Kind: &wire.RunEvent_Regroup{Regroup: &wire.RegroupEvent{Step: e.Step, Leaving: e.Leaving, Free: e.Free,
+			Lost: e.Lost}}}
 	case troupe.StallEvent:
 		return &wire.RunEvent{Kind: &wire.RunEvent_Stall{Stall: &wire.StallEvent{QuietNs: int64(e.Quiet), Status: PackStatus(e.Status)}}}
 	case troupe.ChangeEvent:
@@ -169,18 +170,20 @@ func UnpackEvent(w *wire.RunEvent) (troupe.Event, error) {
 	case *wire.RunEvent_Warning:
 		return troupe.WarningEvent{Text: k.Warning.GetText()}, nil
 	case *wire.RunEvent_Restart:
-		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()), Most: int(k.Restart.GetMost())},
-			nil
+		return troupe.RestartEvent{Err: errors.New(k.Restart.GetError()), Restart: int(k.Restart.GetRestart()),
+			Most: int(k.Restart.GetMost()), Why: k.Restart.GetWhy()}, nil
 	case *wire.RunEvent_Replace:
 		w := k.Replace
 		e := troupe.ReplaceEvent{Step: w.GetStep(), Err: errors.New(w.GetError()), Halted: time.Duration(w.GetHaltedNs()),
-			Found: time.Duration(w.GetFoundNs()), Loaded: time.Duration(w.GetLoadedNs())}
+			Found: time.Duration(w.GetFoundNs()), Loaded: time.Duration(w.GetLoadedNs()), Source: w.GetSource(), Bytes: w.GetBytes(),
+			KeptBytes: w.GetKeptBytes()}
 		for _, rank := range w.GetRanks() {
 			e.Ranks = append(e.Ranks, int(rank))
 		}
 		return e, nil
 	case *wire.RunEvent_Regroup:
-		return troupe.RegroupEvent{Step: k.Regroup.GetStep(), Leaving: k.Regroup.GetLeaving(), Free: k.Regroup.GetFree()}, nil
+		return troupe.RegroupEvent{Step: k.Regroup.GetStep(), Leaving: k.Regroup.GetLeaving(), Free: k.Regroup.GetFree(),
+			Lost: k.Regroup.GetLost()}, nil
 	case *wire.RunEvent_Stall:
 		status, err := UnpackStatus(k.Stall.GetStatus())
 		return troupe.StallEvent{Quiet: time.Duration(k.Stall.GetQuietNs()), Status: status}, err

@@ -66,6 +66,24 @@ func OpenSetAt(cfg *config.Config, ordinals map[int]int) (*Set, error) {
 	return d, nil
 }
 
+// Include gives more ranks of this process the device of those that are on the CPU. Ranks that have a device keep it.
+func (d *Set) Include(cfg *config.Config, ranks []int) error {
+	for _, r := range ranks {
+		if r < 0 || r >= len(d.ranks) {
+			return fmt.Errorf("rank %d of %d does not exist", r, len(d.ranks))
+		}
+		if d.ranks[r] != elsewhere {
+			continue
+		}
+		i := slices.Index(d.places, place{KindOf(cfg, cfg.StageOf(r)), 0})
+		if i < 0 || d.places[i].kind == CUDA {
+			return fmt.Errorf("rank %d cannot be added to the devices of a process that has no rank on the CPU, or to a GPU", r)
+		}
+		d.ranks[r] = i
+	}
+	return nil
+}
+
 // Close closes the devices.
 func (d *Set) Close() {
 	for _, one := range d.opened {

@@ -168,16 +168,17 @@ func (a *Attempt) info() event.Info {
 // setTraining fills in the data, the length, and the settings of the training.
 func (a *Attempt) setTraining() {
 	s, run := &a.spec, a.cfg.Run
-	if a.o.Hosts != nil {
-		s.Keep = a.plan.Keeps
-	}
 	if ckpt := a.ckpt; ckpt != nil {
 		if a.o.Hosts != nil {
 			s.Weights = &actors.StoredWeights{Params: a.Model.Params, Source: a.load}
 		}
-		// After the weights are read, a removal of the checkpoint frees its space.
-		base, adapter := a.base, a.adapter
-		s.Ready = func() {
+		// After the weights are read, a removal of the checkpoint frees its space. Frozen weights are read again for a lost rank: they stay
+		// open, so that they are the same ones.
+		base, adapter, again := a.base, a.adapter, a.o.Hosts != nil && a.plan.Freezes() && a.plan.CheckRenewal() == nil
+		s.Ready = func([]int64) {
+			if again {
+				return
+			}
 			_ = ckpt.Close()
 			if base != nil {
 				_ = base.Close()

@@ -110,23 +110,24 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 		return err
 	}
 	c.ofRanks = r.Memory
+	s.Shadows, s.Keep = r.Shadows.At, func(lost []int) error { return a.Plan.Keeps(lost, r.Shadows) }
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
 		r.Detach, r.Clock, r.CutLinks
 	return nil
 }
 
 // renew replaces the workers that have failed.
-func (c *devices) renew(ctx context.Context, wait time.Duration) error {
+func (c *devices) renew(ctx context.Context, wait time.Duration) (rescue bool, err error) {
 	old, ok := c.workers.(plan.Renewer)
 	if !ok {
-		return fmt.Errorf("%w: these workers cannot be replaced", plan.ErrNoHolder)
+		return false, fmt.Errorf("%w: these workers cannot be replaced", plan.ErrNoHolder)
 	}
-	workers, err := old.Renew(ctx, wait)
+	workers, rescue, err := old.Renew(ctx, wait)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.workers = workers
-	return nil
+	return rescue, nil
 }
 
 // watch connects the workers with the run.

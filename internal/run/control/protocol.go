@@ -97,7 +97,7 @@ func parseAnswer(line []byte) (a answer, err error) {
 		return a, nil
 	}
 	for _, s := range a.State.Actors.Actors {
-		if s.Doing > event.Failing || s.Wait > event.WaitGroup || s.Phase > event.Eval {
+		if s.Doing > event.Failing || s.Wait > event.WaitShadow || s.Phase > event.Eval {
 			return a, fmt.Errorf("the answer of the run names an unknown activity of %.40q: use the same build", s.Actor)
 		}
 	}

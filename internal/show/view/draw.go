@@ -222,6 +222,7 @@ var waits = map[event.Wait]string{
 	event.WaitTokens: "tokens", event.WaitCredit: "credit", event.WaitTied: "tied gradient", event.WaitOrder: "order",
 	event.WaitStages:   "reports",
 	event.WaitDecision: "decision", event.WaitDisk: "disk", event.WaitRoom: "room", event.WaitGroup: "group",
+	event.WaitState: "state", event.WaitShadow: "shadows",
 }
 
 // doing describes briefly what a stage does, or what it waits for, from which actor and for how long.

@@ -1,0 +1,139 @@
+package plan
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// sites has a process and a host for each rank, by letters: "a0" is process a on host 0.
+func sites(text string) (all []Site) {
+	for _, w := range strings.Fields(text) {
+		all = append(all, Site{Process: w[:1], Host: w[1:]})
+	}
+	return all
+}
+
+// TestPlaceShadows: a shadow is in another process than its rank, on another host if there is one, stays where it was, and never leaves
+// the edge.
+func TestPlaceShadows(t *testing.T) {
+	for _, c := range []struct {
+		name, sites string
+		was, want   []int
+		edge        bool
+		why         string
+	}{
+		{"a process each", "a0 b0 c0 d0", nil, []int{1, 2, 3, 0}, false, ""},
+		{"two in each", "a0 a0 b0 b0", nil, []int{2, 2, 0, 0}, false, ""},
+		{"two hosts", "a0 b0 c1 d1", nil, []int{2, 2, 0, 0}, false, ""},
+		{"it stays", "a0 b0 c0 d0", []int{3, 0, 1, 2}, []int{3, 0, 1, 2}, false, ""},
+		{"it moves only where it must", "a0 b0 b0 d0", []int{3, 2, 0, 1}, []int{3, 3, 0, 1}, false, ""},
+		{"one process", "a0 a0 a0 a0", nil, []int{-1, -1, -1, -1}, false, "one worker"},
+		{"on the edge", "a0 b1 c1 d1", nil, []int{-1, 0, 0, 0}, true, "cluster.edge"},
+	} {
+		p, err := gridPlan(t, "pipeline.stages=4", "pipeline.schedule=1f1b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.cfg.Cluster.Edge = c.edge
+		got := p.PlaceShadows(sites(c.sites), c.was)
+		if !slices.Equal(got.At, c.want) || c.why == "" != (got.Why == "") || !strings.Contains(got.Why, c.why) {
+			t.Errorf("%s: %d (%s), want %d (%s)", c.name, got.At, got.Why, c.want, c.why)
+		}
+		var processes []string
+		for _, s := range sites(c.sites) {
+			processes = append(processes, s.Process)
+		}
+		if err := p.CheckPlaces(got.At, processes); err != nil {
+			t.Errorf("%s: its own places are refused: %v", c.name, err)
+		}
+		for _, wrong := range [][]int{{0, 0, 0, 0}, {4, 0, 0, 0}, {-2, 0, 0, 0}, {1}} {
+			if err := p.CheckPlaces(wrong, processes); err == nil {
+				t.Errorf("%s: the places %d are not refused", c.name, wrong)
+			}
+		}
+	}
+}
+
+// TestHolder: a lost rank's state comes from a replica or a shadow that is not lost, or there is a reason why not.
+func TestHolder(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		sets    []string
+		shadows Shadows
+		lost    []int
+		want    string // "": it is kept
+	}{
+		{"shadow", []string{"pipeline.stages=4"}, Shadows{At: []int{1, 2, 3, 0}}, []int{1}, ""},
+		{"two with shadows", []string{"pipeline.stages=4"}, Shadows{At: []int{1, 2, 3, 0}}, []int{0, 2}, ""},
+		{"rank and shadow", []string{"pipeline.stages=4"}, Shadows{At: []int{1, 2, 3, 0}}, []int{1, 2},
+			"its shadow, which was with rank 2, too"},
+		{"no shadow", []string{"pipeline.stages=4"}, Shadows{Why: "there is one worker"}, []int{1}, "there is one worker"},
+		{"replica", []string{"parallel.data=2"}, Shadows{}, []int{1}, ""},
+		{"all replicas", []string{"parallel.data=2"}, Shadows{}, []int{0, 1}, "all ranks with the weights"},
+		{"zero", []string{"parallel.data=2", "parallel.zero=1"}, Shadows{}, []int{1}, "parallel.zero"},
+		{"zero without replicas", []string{"pipeline.stages=2"}, Shadows{At: []int{1, 0}}, []int{1}, ""},
+		{"narrow state", []string{"pipeline.stages=2", "optimizer.state_dtype=bfloat16"}, Shadows{At: []int{1, 0}}, []int{1},
+			"optimizer.state_dtype"},
+	} {
+		p, err := gridPlan(t, c.sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Keeps(c.lost, c.shadows)
+		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// TestShadowBytes: a shadow with AdamW takes 16 bytes for each trained parameter: weight, two moments, and a gradient.
+func TestShadowBytes(t *testing.T) {
+	for _, sets := range [][]string{{"pipeline.stages=2"}, {"pipeline.stages=2", `model.freeze=["0"]`}, {"parallel.tensor=2"}} {
+		p, err := gridPlan(t, sets...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes, err := p.ShadowBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, got := range bytes {
+			s := tensorops.NewDryStream()
+			shadow, err := p.buildShadow(rank, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := 16 * shadow.Elements(); got < want || got > want+want/50+4096 {
+				t.Errorf("%v: the shadow of rank %d takes %d bytes, want %d", sets, rank, got, want)
+			}
+			if stage := p.stageOf(rank); p.grid.TensorSize(stage) == 1 && shadow.Elements() != p.Trained()[stage] {
+				t.Errorf("%v: the shadow of rank %d has %d parameters, want %d", sets, rank, shadow.Elements(), p.Trained()[stage])
+			}
+			if err := shadow.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestShadowCost: the predicted cost falls with the tokens of a step, and auto says what is too dear.
+func TestShadowCost(t *testing.T) {
+	at := sites("a0 b0")
+	check := func(sequences string) error {
+		p, err := gridPlan(t, "pipeline.stages=2", "model.context=256", "model.hidden=64", sequences)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.CheckShadowCost(p.PlaceShadows(at, nil), at, []int{1, 1})
+	}
+	if err := check("batch.sequences=2"); err == nil || !strings.Contains(err.Error(), "cluster.shadow") {
+		t.Errorf("512 tokens a step: %v", err)
+	}
+	if err := check("batch.sequences=64"); err != nil {
+		t.Errorf("16,384 tokens a step: %v", err)
+	}
+}
