@@ -187,6 +187,24 @@ func TestExpertParallel(t *testing.T) {
 	}
 }
 
+// TestExpertParallelNaN: routers whose scores are not numbers give losses that are not, as without groups, and no failure.
+func TestExpertParallelNaN(t *testing.T) {
+	c := stages.Config{Family: stages.Qwen3MoE, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19, RopeTheta: 1000,
+		Experts: stages.ExpertConfig{Count: 4, PerToken: 3, Width: 12}}
+	broken := stages.Source(func(p *stages.Param, part string, dst []float32) error {
+		err := largeWeights(p, part, dst)
+		if strings.HasSuffix(p.Name, "mlp.gate.weight") {
+			dst[3] = float32(math.NaN())
+		}
+		return err
+	})
+	for _, loss := range trainShared(t, c, stages.Options{Seed: 5, Optimizer: adamw}, 2, 2, broken).losses {
+		if !math.IsNaN(loss) {
+			t.Errorf("the loss is %g", loss)
+		}
+	}
+}
+
 // TestExpertParallelMemory: a rank of a group holds the weights and the state of its experts only.
 func TestExpertParallelMemory(t *testing.T) {
 	m := newModel(t, stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 64, Context: 16, Vocab: 100,

@@ -57,6 +57,52 @@ func FuzzTake(f *testing.F) {
 	})
 }
 
+// FuzzTakeRows is FuzzTake for an exchange of rows, whose messages have lengths of their own.
+func FuzzTakeRows(f *testing.F) {
+	m := firstMessage(gives, tensorops.AllToAllV)
+	m.sig.dims[0], m.sig.dim = 5, 6
+	f.Add(m.encode(), uint16(40), uint16(0))
+	f.Add(m.encode(), uint16(0), uint16(0))
+	f.Fuzz(func(t *testing.T, header []byte, length, second uint16) {
+		g := over("ep", 0, 3, deaf{}, sizes{piece: 4096, gather: 512, eager: 8192, copied: 512})
+		defer g.Leave(nil)
+		arena := tensorops.NewHostMemory(0).NewArena("test")
+		tensor := func(d tensorops.DType, shape ...int) tensorops.Tensor {
+			x, err := tensorops.NewTensor(arena, d, shape...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return x
+		}
+		table := tensor(tensorops.Int32, 3, 7)
+		copy(tensorops.Elements[int32](table), []int32{0, 1, 2, 3, 4, 5, 6, 0, 2, 2, 2, 3, 3, 3, 0, 0, 0, 0, 0, 0, 9})
+		g.AllToAllV(tensor(tensorops.Float32, 9, 5), tensor(tensorops.Float32, 9, 5), table, false)
+		x := g.way.(*exchange)
+		x.mu.Lock()
+		sig := x.at(1).call.sig
+		x.mu.Unlock()
+		for from := range 3 {
+			for _, of := range [][]byte{header, message{phase: gives, seq: 1, sig: sig}.encode()} {
+				lens := []int{int(length), int(second)}
+				if second == 0 {
+					lens = lens[:1]
+				}
+				parts, done, err := x.Take(from, of, lens, nil)
+				if err != nil {
+					continue
+				}
+				for i, b := range parts {
+					if len(b) != lens[i] {
+						t.Fatalf("memory of %d bytes for %d", len(b), lens[i])
+					}
+					clear(b)
+				}
+				done(nil)
+			}
+		}
+	})
+}
+
 // FuzzMessage: what can be read is what was written.
 func FuzzMessage(f *testing.F) {
 	f.Add(firstMessage(results, tensorops.Broadcast).encode())
