@@ -53,8 +53,8 @@ func (c *checker) experts() {
 			"reduce experts_per_token, or raise experts")
 	case m.ExpertFFN < 1:
 		c.disagree("model.expert_ffn", "model.experts", "is too small", "set it to 1 or more")
-	case m.Family == stages.Mixtral && m.ExpertFFN != m.FFN:
-		c.disagree("model.expert_ffn", "model.ffn", fmt.Sprintf("differs from %s, but in mixtral they are the same", c.say("model.ffn")),
-			"leave expert_ffn out")
+	case (m.Family == stages.Mixtral || m.Family == stages.GPTOSS) && m.ExpertFFN != m.FFN:
+		c.disagree("model.expert_ffn", "model.ffn",
+			fmt.Sprintf("differs from %s, but in %s they are the same", c.say("model.ffn"), m.Family), "leave expert_ffn out")
 	}
 }

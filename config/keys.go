@@ -92,8 +92,8 @@ type Run struct {
 // Model is the section [model].
 type Model struct {
 	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
-	// "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_5_text", "smollm3", "granite", "olmo2", "olmo3", "phi3",
-	// "gemma2", "gemma3_text" and "gemma4_text". A program can register more.
+	// "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_5_text", "gpt_oss", "smollm3", "granite", "olmo2", "olmo3",
+	// "phi3", "gemma2", "gemma3_text" and "gemma4_text". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`
 	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
@@ -106,9 +106,9 @@ type Model struct {
 	KVHeads int `toml:"kv_heads"`
 	// Width of a head; 0: hidden/heads. It must be even. gpt2 does not have this key. Default: 0.
 	HeadDim int `toml:"head_dim"`
-	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2, qwen3, smollm3, olmo3,
-	// phi3, gemma2, gemma3_text and gemma4_text. Every second layer of gemma2, every fourth of olmo3 and every sixth of gemma3_text and
-	// gemma4_text attends to all positions. Default: 0.
+	// Sliding window of attention, in positions including the query's own; 0: none. For mistral, qwen2, qwen3, gpt_oss, smollm3,
+	// olmo3, phi3, gemma2, gemma3_text and gemma4_text. Every second layer of gemma2 and gpt_oss, every fourth of olmo3 and every sixth of
+	// gemma3_text and gemma4_text attends to all positions. Default: 0.
 	Window int `toml:"window"`
 	// Width inside the feed-forward layers. Default: 8/3 × model.hidden, rounded up to a multiple of 32, for
 	// families with rotary positions; else 4 × model.hidden.
@@ -119,7 +119,8 @@ type Model struct {
 	Dropout float64 `toml:"dropout"`
 	// Use the embedding matrix as the output head, too. Default: true for gpt2 and smollm3, else false.
 	TieEmbeddings bool `toml:"tie_embeddings"`
-	// Base of the rotary position embedding. gpt2 has none. Default: 10000.0; 2000000.0 for smollm3, 500000.0 for olmo3.
+	// Base of the rotary position embedding. gpt2 has none. Default: 10000.0; 2000000.0 for smollm3, 500000.0 for olmo3,
+	// 150000.0 for gpt_oss.
 	RopeTheta float64 `toml:"rope_theta"`
 	// Size of the vocabulary; 0: the tokenizer's. Default: 0.
 	Vocab int `toml:"vocab"`
@@ -127,12 +128,12 @@ type Model struct {
 	MTPLayers int `toml:"mtp_layers"`
 	// Weight of the mean multi-token loss, added to the main loss. Default: 0.3.
 	MTPWeight float64 `toml:"mtp_weight"`
-	// Experts of each feed-forward part, of which a router chooses some for each token. For mixtral and qwen3_moe. Default: 8 for
-	// these, else 0.
+	// Experts of each feed-forward part, of which a router chooses some for each token. For mixtral, qwen3_moe and gpt_oss. Default: 8
+	// for these, else 0.
 	Experts int `toml:"experts"`
 	// Experts that compute each token. Default: 2, or model.experts if that is less.
 	ExpertsPerToken int `toml:"experts_per_token"`
-	// Width inside an expert. In mixtral it is model.ffn. Default: model.ffn.
+	// Width inside an expert. In mixtral and gpt_oss it is model.ffn. Default: model.ffn.
 	ExpertFFN int `toml:"expert_ffn"`
 	// Weight of the loss that balances the experts' loads, added to the main loss; 0: none. Default: 0.001.
 	AuxLossWeight float64 `toml:"aux_loss_weight"`
@@ -166,7 +167,7 @@ type Adapter struct {
 	Dropout float64 `toml:"dropout"`
 	// Linear layers that have an adapter; "all-linear" is all except the head. An entry is a module's name, such as
 	// "model.layers.0.self_attn.q_proj", an end of it after a dot, such as "q_proj", or a regular expression for the whole name.
-	// Default: ["all-linear"].
+	// "experts.gate_up_proj" and "experts.down_proj" are the experts. Default: ["all-linear"].
 	Targets []string `toml:"targets"`
 	// Divide alpha by the root of the rank (rsLoRA). Default: false.
 	RSLoRA bool `toml:"rslora"`
@@ -342,7 +343,8 @@ type Optimizer struct {
 	MinLR float64 `toml:"min_lr"`
 	// Steps in which the learning rate rises to its peak. Default: 100, or a tenth of run.steps if that is less.
 	WarmupSteps int `toml:"warmup_steps"`
-	// How the learning rate falls after warm-up. "cosine", "linear" and "inverse_sqrt" (with the square root of the steps) fall all the time,
+	// How the learning rate falls after warm-up. "cosine", "linear" and "inverse_sqrt" (with the square root of the steps) fall all the
+	// time,
 	// "constant" never. "wsd" (warm-up, stable, decay) holds the peak until the last decay_steps. "cosine_restarts" falls from
 	// the peak to the floor in each cycle of decay_steps. "points" follows optimizer.points. Default: "cosine".
 	Decay string `toml:"decay"`
@@ -361,8 +363,8 @@ type Optimizer struct {
 	Eps float64 `toml:"eps"`
 	// sgd: momentum. muon: Nesterov momentum. Default: 0.9, or 0.95 for muon.
 	Momentum float64 `toml:"momentum"`
-	// muon: how the rate follows from a matrix's size. "match_rms_adamw" (Liu et al. 2025) is lr × 0.2 × the root of its larger side, with
-	// which it takes the lr of AdamW. "original" (Jordan 2024) is lr × the root of its outputs / inputs, at least lr.
+	// muon: how the rate follows from a matrix's size. "match_rms_adamw" (Liu et al. 2025) is lr × 0.2 × the root of its larger side,
+	// with which it takes the lr of AdamW. "original" (Jordan 2024) is lr × the root of its outputs / inputs, at least lr.
 	// Default: "match_rms_adamw".
 	MuonScale string `toml:"muon_scale"`
 	// Type of the optimizer's state: "float32", "bfloat16" or "int8". adamw then takes 8, 4 or 2.03 bytes a weight. The last two are

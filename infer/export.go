@@ -87,8 +87,9 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	if !sizes.Language() {
-		return e, &SetupError{Err: fmt.Errorf("%w: %s has family %q, which other programs do not support; only language models can be exported",
-			ErrOptions, ckpt.Dir(), sizes.Family)}
+		return e,
+			&SetupError{Err: fmt.Errorf("%w: %s has family %q, which other programs do not support; only language models can be exported",
+				ErrOptions, ckpt.Dir(), sizes.Family)}
 	}
 	w, err := openWeights(ckpt, sizes, o)
 	defer func() { err = errors.Join(err, w.adapted.Close()) }()
@@ -113,16 +114,19 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 	model := w.base
 	content := checkpoint.Content{Files: make(map[string][]byte), MaxShardBytes: o.ShardBytes}
 	for _, p := range model.Params {
-		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
+		if !p.FirstStored() { // its tensor is written with the first of its parameters
 			continue
 		}
 		for _, part := range p.StoredParts() {
-			stored, err := w.dtype(part)
+			stored, err := w.dtype(p, part)
 			if err != nil {
 				return e, &SetupError{Err: err}
 			}
 			t := safetensors.Tensor{Name: part.Name, DType: dtype, Shape: part.Shape}
 			t.Stream = func(to io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
+				if part.Strides != nil && !w.asStored(p) { // some experts at a time
+					return w.spread(to, dtype, p, part)
+				}
 				data, err := w.data(p, part)
 				if err != nil {
 					return err

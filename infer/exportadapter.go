@@ -1,9 +1,11 @@
 package infer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 
 	"github.com/troupe-ml/troupe/checkpoint"
@@ -24,6 +26,7 @@ type weights struct {
 	// their source.
 	model  *stages.Model
 	layers map[string]stages.LinearLayer
+	expert map[string]stages.ExpertLayer // the same of experts
 	byName map[string]*stages.Param
 	parts  map[string][]*stages.Param
 	load   stages.Source
@@ -31,9 +34,12 @@ type weights struct {
 
 // openWeights checks all weights. The result is not nil.
 func openWeights(ckpt *checkpoint.Checkpoint, sizes stages.Config, o ExportOptions) (w *weights, err error) {
-	w = &weights{stored: ckpt}
+	w = &weights{stored: ckpt, load: plan.Weights(ckpt), parts: make(map[string][]*stages.Param)}
 	if w.base, err = stages.NewModel(sizes); err != nil {
 		return w, err
+	}
+	for _, p := range w.base.Params {
+		w.parts[p.StoredName()] = append(w.parts[p.StoredName()], p)
 	}
 	if w.adapted, err = trained.OpenAdapted(ckpt, o.Adapter, &sizes); err != nil {
 		return w, err
@@ -63,9 +69,16 @@ func openWeights(ckpt *checkpoint.Checkpoint, sizes stages.Config, o ExportOptio
 			continue
 		}
 		if l.Head && sizes.Tie && (o.Merge || o.isGGUF()) {
-			return w, fmt.Errorf("%w: the adapter of %s can't be merged: in this model, its weight is also the embedding's", ErrOptions, l.Module)
+			return w, fmt.Errorf("%w: the adapter of %s can't be merged: in this model, its weight is also the embedding's", ErrOptions,
+				l.Module)
 		}
 		w.layers[l.Weight.Name] = l
+	}
+	w.expert = make(map[string]stages.ExpertLayer)
+	for _, l := range w.model.ExpertLayers() {
+		if l.Rank > 0 {
+			w.expert[l.Weight.Name] = l
+		}
 	}
 	for _, p := range w.model.Params {
 		w.byName[p.Name] = p
@@ -74,9 +87,12 @@ func openWeights(ckpt *checkpoint.Checkpoint, sizes stages.Config, o ExportOptio
 	return w, nil
 }
 
+// asStored reports whether the result has a tensor as the checkpoint has it.
+func (w *weights) asStored(p *stages.Param) bool { return w.model == nil && plan.Usual(w.stored, p) }
+
 // dtype returns the type of the bytes of data.
-func (w *weights) dtype(of stages.StoredPart) (string, error) {
-	if w.model != nil {
+func (w *weights) dtype(p *stages.Param, of stages.StoredPart) (string, error) {
+	if !w.asStored(p) {
 		return "F32", nil
 	}
 	info, err := plan.StoredInfo(w.stored, of)
@@ -85,13 +101,19 @@ func (w *weights) dtype(of stages.StoredPart) (string, error) {
 
 // data returns the bytes of a tensor that has a parameter of the base, or a part of it, with the adapter added.
 func (w *weights) data(p *stages.Param, of stages.StoredPart) ([]byte, error) {
-	if w.model == nil {
+	if w.asStored(p) {
 		return plan.Stored(w.stored, of)
 	}
+	if of.Strides != nil {
+		var all bytes.Buffer
+		err := w.spread(&all, "F32", p, of)
+		return all.Bytes(), err
+	}
 	if len(p.Parts) > 0 {
-		part := *p // experts have no adapters
-		part.Slice, part.Shape = p.Slice.Range(of.First, of.First+of.Len), []int{of.Len}
-		v, err := w.values(&part)
+		if own := w.byName[p.Name]; own != nil { // which knows what the adapter froze
+			p = own
+		}
+		v, err := w.ofExpert(p, of.First/of.Len, of.Len)
 		return safetensors.EncodeFloat32(v), err
 	}
 	var all []byte
@@ -110,6 +132,61 @@ func (w *weights) data(p *stages.Param, of stages.StoredPart) ([]byte, error) {
 		all = append(all, safetensors.EncodeFloat32(v)...)
 	}
 	return all, nil
+}
+
+// spread writes a tensor over which parameters are spread, one index of its first dimension after the other.
+func (w *weights) spread(to io.Writer, dtype string, p *stages.Param, of stages.StoredPart) error {
+	outer, inner := of.Shape[0], 1
+	for _, d := range of.Shape[1:] {
+		inner *= d
+	}
+	matrix := make([]float32, inner)
+	for e := range outer {
+		for _, of := range w.parts[p.StoredName()] {
+			stored := of.StoredParts()[0]
+			each := stored.Len / outer
+			first := e * each
+			v, err := w.ofExpert(of, e, each)
+			if err != nil {
+				return err
+			}
+			stored.Runs(first, first+each, func(param, at, n, step int) {
+				for i, x := range v[param-first:][:n] {
+					matrix[at-e*inner+i*step] = x
+				}
+			})
+		}
+		t, err := safetensors.Converted(of.Name, dtype, of.Shape[1:], "F32", safetensors.EncodeFloat32(matrix))
+		if err == nil {
+			_, err = t.WriteTo(to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ofExpert returns the n numbers that a parameter has of an expert, with the adapter added.
+func (w *weights) ofExpert(p *stages.Param, expert, n int) ([]float32, error) {
+	slice := func(p *stages.Param, n int) ([]float32, error) {
+		part := *p
+		part.Slice, part.Shape = p.Slice.Range(expert*n, (expert+1)*n), []int{n}
+		return w.values(&part)
+	}
+	v, err := slice(p, n)
+	l, ok := w.expert[p.Name]
+	if err != nil || !ok {
+		return v, err
+	}
+	var f peft.Factors
+	if f.A, err = slice(w.byName[l.Module+stages.AdapterA], l.Rank*l.In); err == nil {
+		f.B, err = slice(w.byName[l.Module+stages.AdapterB], l.Out*l.Rank)
+	}
+	if err == nil {
+		peft.Merge(l.LinearLayer, v, f)
+	}
+	return v, err
 }
 
 func (w *weights) values(p *stages.Param) ([]float32, error) {

@@ -29,7 +29,8 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 	err error) {
 	dtype, ok := ggufTypes[o.DType]
 	if !ok {
-		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q of a GGUF file; use float32, bfloat16, float16 or q8_0", ErrOptions, o.DType)}
+		return e, &SetupError{Err: fmt.Errorf("%w: unknown dtype %q of a GGUF file; use float32, bfloat16, float16 or q8_0", ErrOptions,
+			o.DType)}
 	}
 	model := w.base
 	m := ggufmodel.Model{Type: dtype, Name: modelName(o.From, o.To)}
@@ -40,11 +41,11 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 		return e, &SetupError{Err: fmt.Errorf("%s: %w", ckpt.Dir(), err)}
 	}
 	for _, p := range model.Params {
-		if p.Stored.Row > 0 { // its tensor is written with the first of its parameters
+		if !p.FirstStored() { // its tensor is written with the first of its parameters
 			continue
 		}
 		for _, part := range p.StoredParts() {
-			stored, err := w.dtype(part)
+			stored, err := w.dtype(p, part)
 			if err != nil {
 				return e, &SetupError{Err: err}
 			}
@@ -69,7 +70,8 @@ func exportGGUF(ctx context.Context, o ExportOptions, ckpt *checkpoint.Checkpoin
 // modelName returns the name of a model for people: that of its folder, or of the file.
 func modelName(from, to string) string {
 	name := filepath.Base(filepath.Clean(from))
-	if step, _, _ := strings.Cut(name, "-"); slices.Contains([]string{".", "..", string(filepath.Separator), "step", "best", "last"}, step) {
+	if step, _, _ := strings.Cut(name, "-"); slices.Contains([]string{".", "..", string(filepath.Separator), "step", "best", "last"},
+		step) {
 		name = filepath.Base(to)
 	}
 	return strings.TrimSuffix(name, ".gguf")

@@ -156,6 +156,13 @@ func (m *Model) adapt() error {
 			}
 			m.addAdapter(lin, l, names[0], rank, alpha)
 		}
+		if b := blockOf(l); b != nil {
+			if x, ok := b.ffn.(*expertFFN); ok {
+				if err := m.adaptExperts(match, x); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	if err := match.used(m); err != nil {
 		return err

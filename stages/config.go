@@ -108,7 +108,8 @@ func (c Config) Validate() error {
 		{"layers", c.Layers, 0, MaxLayers}, {"hidden", c.Hidden, 1, MaxHidden}, {"heads", c.Heads, 1, MaxHeads},
 		{"kv_heads", c.KVHeads, 1, MaxHeads},
 		{"ffn", c.FFN, 1, MaxFFN}, {"context", c.Context, 1, MaxContext}, {"vocab", c.Vocab, 1, MaxVocab},
-		{"max_positions", c.MaxPositions, 0, MaxContext}, {"head_dim", c.HeadDim, 0, MaxHidden}, {"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
+		{"max_positions", c.MaxPositions, 0, MaxContext}, {"head_dim", c.HeadDim, 0, MaxHidden},
+		{"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
 		{"head_dim of the layers without a window", c.FullHeadDim, 0, MaxHidden},
 		{"kv_heads of the layers without a window", c.FullKVHeads, 0, MaxHeads},
 	} {
@@ -189,7 +190,7 @@ const (
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
 	for name, set := range map[string]bool{
-		deltaSwitch: !c.Delta.none(), expertSwitch: !c.Experts.none(),
+		deltaSwitch: !c.Delta.none(), expertSwitch: !c.Experts.none(), gateSwitch: c.Experts.GateLimit != 0 || c.Experts.GateAlpha != 0,
 		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0,
 		"attention scale":    c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,

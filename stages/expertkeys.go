@@ -11,6 +11,7 @@ import (
 // expertKeys are the keys of experts until all are read.
 type expertKeys struct {
 	count, perToken, width, every said[int]
+	perTokenAgain                 said[int]
 	renormalize                   said[bool]
 	dense                         []int
 }
@@ -54,7 +55,7 @@ var trainingOfExperts = keySet{
 
 // HasExperts reports whether layers of a family have experts.
 func HasExperts(family string) bool {
-	return family == Qwen3MoE || family == Mixtral
+	return family == Qwen3MoE || family == Mixtral || family == GPTOSS
 }
 
 // needExperts refuses a model of a family with experts that has none.

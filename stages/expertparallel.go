@@ -46,6 +46,8 @@ func (m *Model) CheckExperts(size int) error {
 		return nil
 	case n == 0:
 		return fmt.Errorf("%w: %d ranks cannot share experts: the model has none", ErrModel, size)
+	case m.Config.layer(0).experts.biases:
+		return fmt.Errorf("%w: %d ranks cannot share experts with biases, as %s has them", ErrModel, size, m.Config.Family)
 	case n%size != 0:
 		return fmt.Errorf("%w: %d ranks cannot share %d experts evenly", ErrModel, size, n)
 	}

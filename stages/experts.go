@@ -9,8 +9,10 @@ import "github.com/troupe-ml/troupe/tensorops"
 type expertFFN struct {
 	spec           expertSpec
 	act            tensorops.GateOpts
-	router         use // [E, C]
-	gate, up, down use // the experts' matrices one after another: [E, F, C] two times, and [E, C, F]
+	router         use               // [E, C]
+	gate, up, down use               // the experts' matrices one after another: [E, F, C] two times, and [E, C, F]
+	biases         *expertBiases     // nil: there are none
+	adapters       [3]*expertAdapter // of gate, up and down; nil: none
 }
 
 // expertState holds what a backward needs. The rows that the experts read, and those that they return, are not kept.
@@ -31,19 +33,26 @@ func (s *expertState) drop(l *tensorops.List) {
 
 func (*expertFFN) newState() feedForwardState { return new(expertState) }
 
-func (f *expertFFN) uses() []use { return []use{f.router, f.gate, f.up, f.down} }
+func (f *expertFFN) uses() []use {
+	us := append([]use{f.router, f.gate, f.up, f.down}, f.biases.uses()...)
+	for _, a := range f.adapters {
+		us = append(us, a.uses()...)
+	}
+	return us
+}
 
-// linears returns none: the matrices of experts have no adapters and no packed forms. The router's matrix is small.
+// linears returns none: the matrices of experts have adapters of another kind, and no packed forms. The router's matrix is small.
 func (*expertFFN) linears() []*linear { return nil }
 
 // pairs returns the number of pairs of a position and one of its experts.
 func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
 
-// product records the product of the experts' rows x with their matrices, to a new tensor.
+// product records the product of the experts' rows x with their matrices, and their biases, to a new tensor.
 func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, dtype tensorops.DType, out int) tensorops.Tensor {
 	y := c.Alloc(dtype, f.heldRows(c), out)
 	offsets, sources := f.rowOffsets(c, s)
-	c.GroupedMatMul(y, x, c.weight(w), offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16, Sources: sources})
+	c.GroupedMatMul(y, x, c.weight(w), offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16, Sources: sources,
+		Bias: f.biasOf(c, w)})
 	return y
 }
 
@@ -60,7 +69,7 @@ func (f *expertFFN) route(c *pass, s *expertState, n tensorops.Tensor) {
 	s.scores, s.weights = c.Alloc(tensorops.Float32, rows, f.spec.count), c.Alloc(tensorops.Float32, rows, k)
 	s.experts, s.places = c.Alloc(tensorops.Int32, rows, k), c.Alloc(tensorops.Int32, rows, k)
 	s.offsets = c.Alloc(tensorops.Int32, f.spec.count+1)
-	c.MatMul(s.scores, n, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16})
+	c.MatMul(s.scores, n, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16, Bias: f.biasOf(c, f.router)})
 	c.Route(s.scores, s.weights, s.experts, s.places, s.offsets, s.scores, tensorops.Tensor{}, f.spec.route())
 	f.shareRoutes(c, s)
 }
@@ -72,10 +81,14 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	c.Free(n)
 	s.u[0] = f.product(c, s, rows, f.gate, c.inner(), f.spec.width)
 	s.u[1] = f.product(c, s, rows, f.up, c.inner(), f.spec.width)
+	f.adapters[ofGate].forward(c, s, s.u[0], rows)
+	f.adapters[ofUp].forward(c, s, s.u[1], rows)
 	c.Free(rows)
 	g := c.AllocLike(s.u[0])
 	c.Gate(g, s.u[0], s.u[1], f.act)
-	out := f.fromExperts(c, s, f.product(c, s, g, f.down, c.inner(), width))
+	out := f.product(c, s, g, f.down, c.inner(), width)
+	f.adapters[ofDown].forward(c, s, out, g)
+	out = f.fromExperts(c, s, out)
 	c.Free(g)
 	y := c.ofPositions(skip, c.mb.Positions)
 	c.Combine(y, out, s.places, s.weights)
@@ -90,10 +103,12 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	rows := f.dispatch(c, s, dy)
 	dg := c.AllocLike(s.u[0])
 	c.GroupedMatMul(dg, rows, c.weight(f.down), offsets, o)
+	f.adapters[ofDown].inputGrad(c, s, dg, rows)
 	c.Free(rows)
 	s.activation = c.AllocLike(s.u[0])
 	c.Gate(s.activation, s.u[0], s.u[1], f.act)
 	dweights := f.weigh(c, s, s.activation, dg)
+	f.weighBias(c, s, dweights, dy)
 	s.dlogits = c.AllocLike(s.scores)
 	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, f.spec.routeGrad(c.rows()))
 	c.Free(dweights)
@@ -105,6 +120,8 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.GroupedMatMul(drows, s.du[0], c.weight(f.gate), offsets, o)
 	o.Accumulate = true
 	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), offsets, o)
+	f.adapters[ofGate].inputGrad(c, s, drows, s.du[0])
+	f.adapters[ofUp].inputGrad(c, s, drows, s.du[1])
 	drows = f.fromExperts(c, s, drows)
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, drows, s.places, tensorops.Tensor{})
@@ -116,9 +133,15 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor, norm func() tensorops.Tensor) {
 	s := st.(*expertState)
 	f.count(c, s)
-	if !f.down.frozen() {
+	if f.trainsOutput() {
 		rows := f.dispatch(c, s, dy)
-		f.addWeightGrad(c, s, f.down, rows, s.activation)
+		if !f.down.frozen() {
+			f.addWeightGrad(c, s, f.down, rows, s.activation)
+		}
+		if f.biases != nil {
+			f.biasGrad(c, s, f.biases.down, rows, true)
+		}
+		f.adapters[ofDown].weightGrad(c, s, s.activation, rows)
 		c.Free(rows)
 	}
 	free(c.List, &s.activation)
@@ -128,8 +151,16 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 		if !w.frozen() {
 			f.addWeightGrad(c, s, w, s.du[i], rows)
 		}
+		f.adapters[i].weightGrad(c, s, rows, s.du[i])
 	}
 	c.Free(rows)
+	if b := f.biases; b != nil {
+		f.biasGrad(c, s, b.gate, s.du[0], false)
+		f.biasGrad(c, s, b.up, s.du[1], false)
+		if !b.router.frozen() {
+			c.ColSum(c.grad(b.router), s.dlogits)
+		}
+	}
 	if !f.router.frozen() {
 		c.MatMul(c.grad(f.router), s.dlogits, n, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
 	}

@@ -17,6 +17,9 @@ type ExpertConfig struct {
 	// Dense lists the decoder layers with one dense feed-forward part of width FFN instead, in ascending order. Layers of
 	// multi-token prediction have experts.
 	Dense []int `json:",omitempty"`
+	// GateLimit and GateAlpha are the numbers of the clamped gate of GPT-OSS: see tensorops.ClampedSwiGLU. 0: 7 and 1.702.
+	GateLimit float64 `json:",omitempty"`
+	GateAlpha float64 `json:",omitempty"`
 	// Renormalize divides the weights of a token's experts by their sum.
 	Renormalize bool `json:",omitempty"`
 	// AuxLossWeight is the weight of the balance loss in the total loss. The loss of a layer and a microbatch of N tokens is
@@ -27,8 +30,11 @@ type ExpertConfig struct {
 	AuxLossWeight float64 `json:",omitempty"`
 }
 
-// expertSwitch names these layers in errors.
-const expertSwitch = "experts"
+// The names of these layers, and of the numbers of a clamped gate, in errors.
+const (
+	expertSwitch = "experts"
+	gateSwitch   = "limits of the experts' gate"
+)
 
 func (x ExpertConfig) none() bool { return x.Count == 0 }
 
@@ -43,7 +49,8 @@ func (x ExpertConfig) layers(all int) int {
 func (c Config) checkExperts() error {
 	x := c.Experts
 	if x.none() {
-		if x.PerToken != 0 || x.Width != 0 || len(x.Dense) > 0 || x.Renormalize || x.AuxLossWeight != 0 {
+		if x.PerToken != 0 || x.Width != 0 || len(x.Dense) > 0 || x.Renormalize || x.AuxLossWeight != 0 || x.GateLimit != 0 ||
+			x.GateAlpha != 0 {
 			return fmt.Errorf("%w: the sizes of experts are set, but there are no experts: set their number, or leave the sizes out",
 				ErrModel)
 		}
@@ -58,6 +65,9 @@ func (c Config) checkExperts() error {
 		return fmt.Errorf("%w: an expert has width %d: it must be from 1 to %d", ErrModel, x.Width, MaxFFN)
 	case !(x.AuxLossWeight >= 0) || math.IsInf(x.AuxLossWeight, 1):
 		return fmt.Errorf("%w: the weight of the auxiliary loss is %g: it must be 0 or more", ErrModel, x.AuxLossWeight)
+	case !isFactor(x.GateLimit) || !isFactor(x.GateAlpha):
+		return fmt.Errorf("%w: the %s are %g and %g: each must be from %g to %g", ErrModel, gateSwitch, x.GateLimit, x.GateAlpha, minFactor,
+			maxFactor)
 	case c.MLPBias:
 		return fmt.Errorf("%w: experts with biases are not supported: leave mlp_bias out", ErrModel)
 	case int64(x.Count)*int64(max(x.Width, c.Hidden)) > tensorops.MaxDim:
@@ -71,6 +81,7 @@ func (c Config) checkExperts() error {
 type expertSpec struct {
 	count, perToken, width int
 	renormalize            bool
+	biases                 bool    // of the router and of the experts
 	balance                float64 // weight of this layer's balance loss
 }
 
@@ -78,7 +89,7 @@ type expertSpec struct {
 func (c Config) expertLayer(i int, l *layerSpec) {
 	if x := c.Experts; !x.none() && !slices.Contains(x.Dense, i) {
 		share := x.AuxLossWeight / float64(max(1, x.layers(c.Layers)+c.MTPLayers))
-		l.experts = expertSpec{x.Count, x.PerToken, x.Width, x.Renormalize, share}
+		l.experts = expertSpec{count: x.Count, perToken: x.PerToken, width: x.Width, renormalize: x.Renormalize, balance: share}
 	}
 }
 
@@ -100,25 +111,34 @@ func (x expertSpec) flops(hidden float64) float64 {
 	return 2*hidden*float64(x.count) + 6*hidden*float64(x.width)*float64(x.perToken)
 }
 
-// expertNames are the names of a layer's experts. Checkpoints have a tensor for each expert, with its number between the
-// name of the list and that of the matrix; in a run all experts have one parameter.
-type expertNames struct{ router, list, gate, up, down string }
-
 // experts adds a layer's router and experts.
 func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 	x, n, hidden := spec.experts, f.names.experts, m.Config.Hidden
-	ffn := &expertFFN{spec: x, act: spec.act, router: m.add(at+n.router+".weight", normalInit, x.count, hidden)}
-	matrices := func(name string, init Init, out, in int) use {
-		u := m.add(at+n.list+"."+name+".weight", init, x.count, out, in)
-		u.param.Parts = make([]string, x.count)
-		for e := range u.param.Parts {
-			u.param.Parts[e] = fmt.Sprintf("%s%s.%d.%s.weight", at, n.list, e, name)
-		}
-		return m.cutExperts(u)
+	ffn := &expertFFN{spec: x, act: spec.act, router: m.add(at+n.router+weightEnd, normalInit, x.count, hidden)}
+	bias := func(name string, dims ...int) use {
+		u := m.add(at+name+biasEnd, zeros, dims...)
+		u.param.Decay = false
+		return u
 	}
-	ffn.gate = matrices(n.gate, normalInit, x.width, hidden)
-	ffn.up = matrices(n.up, normalInit, x.width, hidden)
-	ffn.down = matrices(n.down, m.residualInit(), hidden, x.width)
+	if x.biases {
+		ffn.biases = &expertBiases{router: bias(n.router, x.count)}
+	}
+	matrices := func(name string, init Init, out, in int) (w, b use) {
+		name = n.list + "." + name
+		w = m.cutExperts(m.add(at+name+weightEnd, init, x.count, out, in))
+		if x.biases {
+			b = bias(name, x.count, out)
+		}
+		return w, b
+	}
+	var b expertBiases
+	ffn.gate, b.gate = matrices(n.gate, normalInit, x.width, hidden)
+	ffn.up, b.up = matrices(n.up, normalInit, x.width, hidden)
+	ffn.down, b.down = matrices(n.down, m.residualInit(), hidden, x.width)
+	if x.biases {
+		ffn.biases.gate, ffn.biases.up, ffn.biases.down = b.gate, b.up, b.down
+	}
+	n.files(ffn, at, hidden)
 	return ffn
 }
 

@@ -56,13 +56,15 @@ func drawn(p *stages.Param, dst []float32) {
 		for _, b := range []byte(part.Name) {
 			base = (base ^ uint32(b)) * 16777619
 		}
-		for i := range part.Len {
-			h := base ^ uint32(part.At+i)*0x9E3779B1
-			h = (h ^ h>>16) * 0x7FEB352D
-			h = (h ^ h>>15) * 0x846CA68B
-			h ^= h >> 16
-			dst[part.First+i] = float32(offset + scale*(float64(h%4097)-2048)/2048)
-		}
+		part.Runs(part.First, part.First+part.Len, func(param, at, n, step int) {
+			for i := range n {
+				h := base ^ uint32(at+i*step)*0x9E3779B1
+				h = (h ^ h>>16) * 0x7FEB352D
+				h = (h ^ h>>15) * 0x846CA68B
+				h ^= h >> 16
+				dst[param+i] = float32(offset + scale*(float64(h%4097)-2048)/2048)
+			}
+		})
 	}
 }
 
@@ -81,10 +83,17 @@ func off(got []float64, want floats) float64 {
 // stored returns the numbers of the tensors of files, from those of parameters.
 func stored[E float32 | float64](m *stages.Model, of map[string][]E) map[string][]E {
 	tensors := make(map[string][]E)
-	for _, p := range m.Params { // in the order of their rows
+	for _, p := range m.Params {
 		if v, ok := of[p.Name]; ok {
 			for _, part := range p.StoredParts() {
-				tensors[part.Name] = append(tensors[part.Name], v[part.First:part.First+part.Len]...)
+				if tensors[part.Name] == nil {
+					n := 1
+					for _, d := range part.Shape {
+						n *= d
+					}
+					tensors[part.Name] = make([]E, n)
+				}
+				stages.Place(part, tensors[part.Name], v)
 			}
 		}
 	}
@@ -252,6 +261,14 @@ func TestLoadsInTransformers(t *testing.T) {
 		"qwen3_moe-scores": plain(stages.Qwen3MoE, func(c *stages.Config) {
 			c.Tie, c.Experts = true, stages.ExpertConfig{Count: 3, PerToken: 2, Width: 8}
 		}),
+		"gpt_oss": plain(stages.GPTOSS, func(c *stages.Config) {
+			c.HeadDim, c.AttentionBias, c.Window, c.Full, c.Experts = 6, true, 5, []int{1}, experts(5, 2, c.FFN)
+		}),
+		"gpt_oss-yarn": plain(stages.GPTOSS, func(c *stages.Config) {
+			c.HeadDim, c.Experts = 8, experts(3, 1, c.FFN)
+			c.Experts.GateLimit = 1
+			c.RopeScaling = stages.RopeScaling{Type: "yarn", Factor: 4, Original: 4, BetaFast: 0.5, BetaSlow: 0.1, Fractional: true}
+		}),
 		"mistral":         plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
 		"mistral-window":  plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
 		"qwen2":           plain(stages.Qwen2, func(c *stages.Config) { c.Tie = true }),
@@ -276,7 +293,8 @@ func TestLoadsInTransformers(t *testing.T) {
 		}),
 		"phi3": plain(stages.Phi3, func(c *stages.Config) { c.Tie, c.Window = true, 5 }),
 		"phi3-longrope": plain(stages.Phi3, func(c *stages.Config) {
-			c.RopeScaling = stages.RopeScaling{Type: "longrope", Factor: 2, Original: 12, Partial: 0.5, Short: []float64{1.25}, Long: []float64{1.5}}
+			c.RopeScaling = stages.RopeScaling{Type: "longrope", Factor: 2, Original: 12, Partial: 0.5, Short: []float64{1.25},
+				Long: []float64{1.5}}
 		}),
 		"qwen3-yarn": plain(stages.Qwen3, func(c *stages.Config) {
 			c.HeadDim, c.RopeScaling = 8, stages.RopeScaling{Type: "yarn", Factor: 4, Original: 4, BetaFast: 0.5, BetaSlow: 0.1}
@@ -284,8 +302,11 @@ func TestLoadsInTransformers(t *testing.T) {
 		"llama-dynamic": plain(stages.Llama, func(c *stages.Config) {
 			c.HeadDim, c.RopeScaling = 6, stages.RopeScaling{Type: "dynamic", Factor: 2.5, Original: c.Context}
 		}),
-		"qwen3":         plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.Tie = 8, true }),
-		"qwen3-windows": plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.AttentionBias, c.Window, c.Full = 6, true, 5, []int{1} }),
+		"qwen3": plain(stages.Qwen3, func(c *stages.Config) { c.HeadDim, c.Tie = 8, true }),
+		"qwen3-windows": plain(stages.Qwen3, func(c *stages.Config) {
+			c.HeadDim, c.AttentionBias, c.Window, c.Full = 6, true, 5,
+				[]int{1}
+		}),
 	} {
 		w := newWhole(t, dev, c)
 		tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8}
@@ -311,7 +332,7 @@ func writeModel(t *testing.T, dir string, w *whole, tokens []int32) {
 	}
 	numbers := stored(w.model, w.weights)
 	for _, p := range w.model.Params {
-		if p.Stored.Row > 0 {
+		if !p.FirstStored() {
 			continue
 		}
 		for _, part := range p.StoredParts() {

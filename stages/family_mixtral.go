@@ -49,6 +49,7 @@ var mixtralKeys = keySet{
 var mixtralNames = func() tensorNames {
 	n := llamaNames
 	const at = "block_sparse_moe."
-	n.experts = expertNames{router: at + "gate", list: at + "experts", gate: "w1", up: "w3", down: "w2"}
+	n.experts = expertNames{router: at + "gate", list: at + "experts", gate: "w1", up: "w3", down: "w2", otherRouter: "mlp.gate",
+		otherList: "mlp.experts"}
 	return n
 }()

@@ -23,7 +23,9 @@ func (r *reading) rulesOf(f language) rules {
 	own["tie_encoder_decoder"] = only(`false`, `null`)
 	own["add_cross_attention"] = only(`false`, `null`)
 	own["pruned_heads"] = only(`{}`, `null`)
-	own["quantization_config"] = only(`null`)
+	if own[quantizationKey] == nil {
+		own[quantizationKey] = only(`null`)
+	}
 	return own
 }
 

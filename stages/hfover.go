@@ -7,8 +7,8 @@ import (
 )
 
 // HFOver is HF for weights stored in one of torch's types, such as "float32". If original, another
-// config.json, describes the same model and no other parts, the result keeps all of its keys and
-// changes only the type.
+// config.json, describes the same model and no other parts, the result keeps all of its keys, except that of
+// quantized weights, and changes only the type.
 func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 	own, err := c.HF()
 	if err != nil || !c.Language() {
@@ -40,6 +40,9 @@ func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 		return err
 	}
 	for _, m := range members {
+		if m.key == quantizationKey { // the weights are written as numbers
+			continue
+		}
 		if m.key == "torch_dtype" || m.key == "dtype" {
 			m.value, said = value, true
 		}

@@ -34,7 +34,7 @@ var moreLanguages []language
 func languages() []language {
 	return append([]language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, qwen35Family, smolLM3Family,
 		graniteFamily, olmo2Family, olmo3Family, phi3Family, gemma2Family, gemma3Family, gemma4Family, mixtralFamily,
-		qwen3MoEFamily}, moreLanguages...)
+		qwen3MoEFamily, gptOSSFamily}, moreLanguages...)
 }
 
 // languageOf returns the family with the given name, or nil.
@@ -78,7 +78,8 @@ func UsualRopeTheta(family string) float64 {
 
 // HasWindow reports whether layers of a family can have a window.
 func HasWindow(family string) bool {
-	c := Config{Family: family, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 1, Context: 4, Vocab: 1, RopeTheta: MinRopeTheta, Window: 2}
+	c := Config{Family: family, Layers: 1, Hidden: 4, Heads: 1, KVHeads: 1, FFN: 1, Context: 4, Vocab: 1, RopeTheta: MinRopeTheta,
+		Window: 2}
 	if HasExperts(family) {
 		c.Experts = ExpertConfig{Count: 1, PerToken: 1, Width: 1}
 	}

@@ -33,6 +33,9 @@ type Param struct {
 	// Parts are the names of a checkpoint's tensors if the parameter is in several: each has an equal part, one
 	// after another. The first dimension of the parameter counts them.
 	Parts []string
+	// Other is the tensor that files have instead of these if they were written by another program, or another release of it; nil:
+	// there is none.
+	Other *StoredPart
 
 	// Whole is the shape of the whole parameter, Split the rule by which tensor parallelism cuts
 	// it, Slice the rank's part. Without tensor parallelism Shape is Whole.

@@ -60,8 +60,9 @@ type ropeKeys struct {
 	mscale, mscaleAll, partial said[float64]
 	truncate                   said[bool]
 	short, long                saidList
-	// hasPartial: the family has partial_rotary_factor. byType: the keys are those of one kind of layers.
-	hasPartial, byType bool
+	// hasPartial: the family has partial_rotary_factor. byType: the keys are those of one kind of layers. given: there are any. null:
+	// rope_scaling is null.
+	hasPartial, byType, given, null bool
 }
 
 // saidList is a list of numbers and the key that set it.
@@ -97,7 +98,9 @@ func (k *ropeKeys) read(r *reading) func(key string, v json.RawMessage) error {
 		"mrope_interleaved": neutral,
 	}
 	return func(key string, v json.RawMessage) error {
+		k.given = k.given || key == "rope_parameters" && string(v) != "null"
 		return eachMember(key, v, func(name string, m member) error {
+			k.given = true
 			rule, ok := known[m.key]
 			switch {
 			case ok:

@@ -316,7 +316,8 @@ func recordDelta(c args, f func(dims ...int) Tensor) {
 	gatesGrad := DeltaGatesGradArgs{DA: f(6, 4), DB: f(6, 4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4), DTBias: f(4)}
 	l.DeltaGatesGrad(gatesGrad.DA, gatesGrad.DB, gatesGrad.DGates, gatesGrad.Gates, gatesGrad.A, gatesGrad.ALog, gatesGrad.DTBias)
 	recorded(c, KindDeltaGatesGrad, (*Op).DeltaGatesGrad, gatesGrad)
-	gatesWeight := DeltaGatesWeightGradArgs{DALog: f(4), DDTBias: f(4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4), DTBias: f(4)}
+	gatesWeight := DeltaGatesWeightGradArgs{DALog: f(4), DDTBias: f(4), DGates: f(6, 8), Gates: f(6, 8), A: f(6, 4), ALog: f(4),
+		DTBias: f(4)}
 	l.DeltaGatesWeightGrad(gatesWeight.DALog, gatesWeight.DDTBias, gatesWeight.DGates, gatesWeight.Gates, gatesWeight.A, gatesWeight.ALog,
 		gatesWeight.DTBias)
 	recorded(c, KindDeltaGatesWeightGrad, (*Op).DeltaGatesWeightGrad, gatesWeight)
@@ -326,7 +327,8 @@ func recordDelta(c args, f func(dims ...int) Tensor) {
 	delta := GatedDeltaArgs{O: f(6, 24), Q: f(6, 10), K: f(6, 10), V: f(6, 24), Gates: f(6, 8), State: f(2, 4, 5, 6), DeltaSizes: sizes}
 	l.GatedDelta(delta.O, delta.Q, delta.K, delta.V, delta.Gates, delta.State, options)
 	recorded(c, KindGatedDelta, (*Op).GatedDelta, delta)
-	grad := GatedDeltaGradArgs{DQ: f(6, 10), DK: f(6, 10), DV: f(6, 24), DGates: f(6, 8), DO: f(6, 24), Q: f(6, 10), K: f(6, 10), V: f(6, 24),
+	grad := GatedDeltaGradArgs{DQ: f(6, 10), DK: f(6, 10), DV: f(6, 24), DGates: f(6, 8), DO: f(6, 24), Q: f(6, 10), K: f(6, 10),
+		V:     f(6, 24),
 		Gates: f(6, 8), DeltaSizes: sizes}
 	l.GatedDeltaGrad(grad.DQ, grad.DK, grad.DV, grad.DGates, grad.DO, grad.Q, grad.K, grad.V, grad.Gates, options)
 	recorded(c, KindGatedDeltaGrad, (*Op).GatedDeltaGrad, grad)
@@ -376,7 +378,13 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 	source := SourceOffsetsArgs{Offsets: ids(5), Table: ids(2, 5), Rank: 1}
 	l.SourceOffsets(source.Offsets, source.Table, source.Rank)
 	recorded(c, KindSourceOffsets, (*Op).SourceOffsets, source)
-	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}, {Sources: 1}} {
+	sums := GroupedColSumArgs{Sum: f(3, 5), X: f(8, 5), Offsets: ids(4), Weights: f(4, 2), Places: ids(4, 2)}
+	l.GroupedColSum(sums.Sum, sums.X, sums.Offsets, sums.Weights, sums.Places)
+	recorded(c, KindGroupedColSum, (*Op).GroupedColSum, sums)
+	bias := WeighBiasArgs{DWeights: f(4, 2), DY: f(4, 5), Bias: f(3, 5), Experts: ids(4, 2)}
+	l.WeighBias(bias.DWeights, bias.DY, bias.Bias, bias.Experts)
+	recorded(c, KindWeighBias, (*Op).WeighBias, bias)
+	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}, {Sources: 1}, {Bias: f(3, 6)}} {
 		b := f(3, 5, 6)
 		if g.TransB {
 			b = f(3, 6, 5)

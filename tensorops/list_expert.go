@@ -97,6 +97,8 @@ type GroupedOpts struct {
 	// Sources is the number of parts into which offsets divide the rows of each expert: see SourceOffsets. Then offsets has
 	// E·Sources+1 numbers, and rows after the last one belong to no expert. 0: one part, and every row has an expert.
 	Sources int
+	// Bias, [E, N] float32, is added to the rows of each expert as MatMulOpts.Bias; not with Accumulate. Invalid: there is none.
+	Bias Tensor
 }
 
 // parts returns the number of parts of each expert's rows.
@@ -126,6 +128,8 @@ func (l *List) GroupedMatMul(c, a, b, offsets Tensor, g GroupedOpts) {
 		"A R×K, C R×N, B E matrices K×N or with TransB N×K, offsets E·sources (size 0)+1 int32, in float32 or bfloat16")
 	l.need(o, g.BF16 || float(c, a), "an A or C of bfloat16 needs BF16")
 	l.need(o, !g.Accumulate || float(c), "with Accumulate C must be float32")
+	l.need(o, !g.Bias.Valid() || !g.Accumulate && dense(Float32, g.Bias) && g.Bias.Rows() == of && g.Bias.Cols() == c.Cols(),
+		"a bias has E rows of N float32 and cannot be combined with Accumulate")
 }
 
 // GroupedMatMulArgs are the operands of KindGroupedMatMul.
@@ -136,7 +140,7 @@ type GroupedMatMulArgs struct {
 
 // Put stores the operands.
 func (a GroupedMatMulArgs) Put(o *Op) {
-	o.operands(a.C, a.A, a.B, a.Offsets)
+	o.operands(a.C, a.A, a.B, a.Offsets, a.Bias)
 	o.I[0] = a.Sources
 	o.set(FlagTransB, a.TransB)
 	o.set(FlagAccumulate, a.Accumulate)
@@ -146,7 +150,8 @@ func (a GroupedMatMulArgs) Put(o *Op) {
 // GroupedMatMul reads the operands.
 func (o *Op) GroupedMatMul() GroupedMatMulArgs {
 	return GroupedMatMulArgs{C: o.T[0], A: o.T[1], B: o.T[2], Offsets: o.T[3],
-		GroupedOpts: GroupedOpts{TransB: o.Has(FlagTransB), Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16), Sources: o.I[0]}}
+		GroupedOpts: GroupedOpts{TransB: o.Has(FlagTransB), Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16), Sources: o.I[0],
+			Bias: o.T[4]}}
 }
 
 // GroupedWeightGrad records dweight[e] += dyᵀ·x over the rows of each expert e: dweight [E, N, K] float32, dy R×N, x R×K,

@@ -81,7 +81,10 @@ func TestListErrors(t *testing.T) {
 		{"no heads", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Period: 4, Rotation: turn(1)}) }},
 		{"no rotation", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4}) }},
 		{"a rotation of nothing", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4, Rotation: turn()}) }},
-		{"a rotation that is not a number", func() { l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4, Rotation: turn(1, math.NaN())}) }},
+		{"a rotation that is not a number", func() {
+			l.RoPE(f(4, 6), tensorops.RoPEOpts{Heads: 1, Period: 4,
+				Rotation: turn(1, math.NaN())})
+		}},
 		{"an infinite factor", func() { l.AddScaled(f(4), f(4), none, math.Inf(1)) }},
 		{"a skip of another length", func() { l.AddScaled(f(4), f(4), f(5), 1) }},
 		{"no activation", func() { l.Gate(f(4), f(4), f(4), tensorops.GateOpts{Act: 200}) }},
@@ -127,7 +130,8 @@ func TestListErrors(t *testing.T) {
 			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, SoftCap: -1})
 		}},
 		{"a scale that is not a number", func() {
-			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3, Scale: math.NaN()})
+			l.Attention(f(4, 6), f(4, 6), f(4, 6), f(4, 6), f(3, 4), tensorops.AttentionOpts{Batch: 1, Heads: 3, KVHeads: 3,
+				Scale: math.NaN()})
 		}},
 		{"sinks for other heads", func() { l.AttentionSink(f(4, 6), f(3, 4), f(2), tensorops.AttentionOpts{Batch: 1, Heads: 3}) }},
 		{"sinks of no sequence", func() { l.AttentionSinkGrad(f(3), f(4, 6), f(4, 6), f(3, 4), f(3), tensorops.AttentionOpts{Heads: 3}) }},
@@ -152,6 +156,15 @@ func TestListErrors(t *testing.T) {
 		{"weights of other rows", func() { l.WeighOwnRows(f(8, 5), f(8, 5), f(4, 1), f(4, 1), i(3)) }},
 		{"a table of other sources", func() { l.SourceOffsets(i(6), i(2, 6), 0) }},
 		{"offsets of no rank", func() { l.SourceOffsets(i(5), i(2, 5), 2) }},
+		{"biases of other experts", func() {
+			l.GroupedMatMul(f(8, 6), f(8, 5), f(3, 5, 6), i(4), tensorops.GroupedOpts{Bias: f(2, 6)})
+		}},
+		{"a bias of a sum", func() {
+			l.GroupedMatMul(f(8, 6), f(8, 5), f(3, 5, 6), i(4), tensorops.GroupedOpts{Bias: f(3, 6), Accumulate: true})
+		}},
+		{"sums of other experts", func() { l.GroupedColSum(f(2, 5), f(8, 5), i(4), none, none) }},
+		{"weights without places", func() { l.GroupedColSum(f(3, 5), f(8, 5), i(4), f(4, 2), none) }},
+		{"biases of another width", func() { l.WeighBias(f(4, 2), f(4, 5), f(3, 6), i(4, 2)) }},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"a target too few", func() { l.CrossEntropy(d(2), d(4), f(4, 9), i(3), tensorops.CrossEntropyOpts{}) }},

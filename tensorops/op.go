@@ -61,6 +61,8 @@ const (
 	KindGroupedMatMul
 	KindGroupedWeightGrad
 	KindSourceOffsets
+	KindGroupedColSum
+	KindWeighBias
 	KindCrossEntropy
 	KindCrossEntropyPart
 	KindCrossEntropyJoin
@@ -130,9 +132,11 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindDispatch:             {"dispatch", "rows x places"},
 	KindCombine:              {"combine", "y rows places weights"},
 	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places offsets"},
-	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets"},
+	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets bias"},
 	KindGroupedWeightGrad:    {"grouped_weight_grad", "dweight dy x offsets"},
 	KindSourceOffsets:        {"source_offsets", "offsets table"},
+	KindGroupedColSum:        {"grouped_col_sum", "sum x offsets weights places"},
+	KindWeighBias:            {"weigh_bias", "dweights dy bias experts"},
 	KindCrossEntropy:         {"cross_entropy", "stats lse logits targets dlogits rowScale"},
 	KindCrossEntropyPart:     {"cross_entropy_part", "parts logits targets"},
 	KindCrossEntropyJoin:     {"cross_entropy_join", "stats lse parts targets logits dlogits rowScale"},

@@ -18,10 +18,12 @@ import (
 
 // usual are models of families whose models in stages have switches that llama.cpp does not have.
 var usual = []string{
-	`{"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+	`{"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+		"num_attention_heads": 2,
 		"max_position_embeddings": 64, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
 		"original_max_position_embeddings": 16}}`,
-	`{"model_type": "qwen3", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+	`{"model_type": "qwen3", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
+		"num_attention_heads": 2,
 		"num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 64, "rope_scaling": {"rope_type": "yarn", "factor": 4,
 		"original_max_position_embeddings": 16}}`,
 	`{"model_type": "qwen3_5_text", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
@@ -34,9 +36,11 @@ var usual = []string{
 		"attention_k_eq_v": true,
 		"sliding_window": 16, "max_position_embeddings": 64, "hidden_size_per_layer_input": 0, "final_logit_softcapping": 30,
 		"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "pad_token_id": null}`,
-	`{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8, "num_attention_heads": 4,
+	`{"model_type": "smollm3", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 8,
+		"num_attention_heads": 4,
 		"num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": null}`,
-	`{"model_type": "gemma2", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
+	`{"model_type": "gemma2", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4,
+		"num_attention_heads": 4,
 		"num_key_value_heads": 2, "head_dim": 12, "query_pre_attn_scalar": 12, "sliding_window": 16, "max_position_embeddings": 64,
 		"pad_token_id": null}`,
 	`{"model_type": "gemma3_text", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 7,
@@ -123,7 +127,7 @@ func throughGGUF(t *testing.T, c stages.Config) (got stages.Config, warnings []s
 		return got, nil, err
 	}
 	for _, p := range model.Params {
-		if p.Stored.Row > 0 {
+		if !p.FirstStored() {
 			continue
 		}
 		for _, part := range p.StoredParts() {

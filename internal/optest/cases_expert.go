@@ -80,6 +80,12 @@ func (g grouped) record(b *builder) {
 	}
 	b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(dims...), offsets, g.GroupedOpts)
 	b.check(c, "C of %v", g).summed(g.k)
+	if !g.Accumulate {
+		c, o := b.garbage(rows, g.n), g.GroupedOpts
+		o.Bias = b.single(len(g.counts), g.n)
+		b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(dims...), offsets, o)
+		b.check(c, "C with a bias of %v", g).summed(g.k)
+	}
 	dweight := b.single(len(g.counts), g.n, g.k)
 	b.GroupedWeightGrad(dweight, b.normal(rows, g.n), b.normal(rows, g.k), offsets, g.BF16)
 	b.check(dweight, "dweight of %v", g).summed(rows)
@@ -201,6 +207,17 @@ func expertCases() []Case {
 		}},
 	}
 	cases = append(cases, eitherType([]Case{
+		{"grouped_col_sum/shapes", tensorops.KindGroupedColSum, func(b *builder) {
+			for i, counts := range held {
+				b.groupedColSum(counts, []int{1, 7, 64, 515, 33, 1025, 130}[i])
+			}
+			b.eachDispatch(b.weighedColSum)
+		}},
+		{"weigh_bias/shapes", tensorops.KindWeighBias, func(b *builder) {
+			for i, s := range routes {
+				b.weighBias(s[0], s[1], s[2], []int{1, 7, 64, 515, 1025, 33}[i])
+			}
+		}},
 		{"dispatch/shapes", tensorops.KindDispatch, func(b *builder) { b.eachDispatch(b.dispatch) }},
 		{"combine/shapes", tensorops.KindCombine, func(b *builder) { b.eachDispatch(b.combine) }},
 		{"weigh_rows/shapes", tensorops.KindWeighRows, func(b *builder) { b.eachDispatch(b.weighRows) }},
@@ -216,6 +233,27 @@ func (b *builder) eachDispatch(record func(places tensorops.Tensor, width int, w
 		width := []int{1, 7, 64, 515, 1025, 33}[i]
 		record(to.places, width, fmt.Sprint(s, width))
 	}
+}
+
+func (b *builder) groupedColSum(counts []int, width int) {
+	offsets, rows := offsetsOf(counts)
+	sum := b.single(len(counts), width)
+	b.GroupedColSum(sum, b.normal(rows, width), b.ints(offsets, len(offsets)), tensorops.Tensor{}, tensorops.Tensor{})
+	b.check(sum, "sum of %v×%d", counts, width).summed(rows)
+}
+
+// weighedColSum gives all rows to the second of three experts.
+func (b *builder) weighedColSum(places tensorops.Tensor, width int, what string) {
+	rows, sum := int32(places.Len()), b.single(3, width)
+	b.GroupedColSum(sum, b.normal(int(rows), width), b.ints([]int32{0, 0, rows, rows}, 4), b.single(places.Rows(), places.Cols()), places)
+	b.check(sum, "weighed sum of %v", what).summed(int(rows))
+}
+
+func (b *builder) weighBias(rows, experts, k, width int) {
+	to := b.route(b.single(rows, experts), tensorops.Tensor{}, k, tensorops.RouteOpts{})
+	dweights := b.single(rows, k)
+	b.WeighBias(dweights, b.normal(rows, width), b.single(experts, width), to.experts)
+	b.check(dweights, "dweights of %d×%d, %d of %d experts", rows, width, k, experts).summed(width)
 }
 
 func (b *builder) dispatch(places tensorops.Tensor, width int, what string) {

@@ -119,7 +119,8 @@ func TestFindsMistakes(t *testing.T) {
 	// or from an all-reduce among one member; and the oracle packs nothing.
 	for _, kind := range tensorops.Kinds() {
 		if kind != tensorops.KindSpin && kind != tensorops.KindAwait && kind != tensorops.KindCollective && kind != tensorops.KindPack {
-			mistakes = append(mistakes, mistake{kind, "does nothing", func(op *tensorops.Op) { *op = tensorops.Op{Kind: tensorops.KindSpin} }})
+			mistakes = append(mistakes,
+				mistake{kind, "does nothing", func(op *tensorops.Op) { *op = tensorops.Op{Kind: tensorops.KindSpin} }})
 		}
 	}
 	flag := func(f tensorops.Flags) func(*tensorops.Op) { return func(op *tensorops.Op) { op.Flags &^= f } }
@@ -134,14 +135,17 @@ func TestFindsMistakes(t *testing.T) {
 			func(a *tensorops.AddPositionsArgs) { a.First = 0 })},
 		mistake{tensorops.KindPositionsGrad, "starts at 0", with((*tensorops.Op).PositionsGrad,
 			func(a *tensorops.PositionsGradArgs) { a.First = 0 })},
-		mistake{tensorops.KindLayerNorm, "forgets beta", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Beta = none })},
-		mistake{tensorops.KindLayerNorm, "has another eps", with((*tensorops.Op).LayerNorm, func(a *tensorops.LayerNormArgs) { a.Eps *= off })},
+		mistake{tensorops.KindLayerNorm, "forgets beta", with((*tensorops.Op).LayerNorm,
+			func(a *tensorops.LayerNormArgs) { a.Beta = none })},
+		mistake{tensorops.KindLayerNorm, "has another eps", with((*tensorops.Op).LayerNorm,
+			func(a *tensorops.LayerNormArgs) { a.Eps *= off })},
 		mistake{tensorops.KindLayerNormGrad, "forgets skip", with((*tensorops.Op).LayerNormGrad,
 			func(a *tensorops.NormGradArgs) { a.Skip = none })},
 		mistake{tensorops.KindLayerNormWeightGrad, "forgets dbeta", with((*tensorops.Op).LayerNormWeightGrad,
 			func(a *tensorops.LayerNormWeightGradArgs) { a.DBeta = none })},
 		mistake{tensorops.KindRMSNorm, "has another eps", with((*tensorops.Op).RMSNorm, func(a *tensorops.RMSNormArgs) { a.Eps *= off })},
-		mistake{tensorops.KindRMSNormGrad, "forgets skip", with((*tensorops.Op).RMSNormGrad, func(a *tensorops.NormGradArgs) { a.Skip = none })},
+		mistake{tensorops.KindRMSNormGrad, "forgets skip", with((*tensorops.Op).RMSNormGrad,
+			func(a *tensorops.NormGradArgs) { a.Skip = none })},
 		mistake{tensorops.KindRoPE, "does not turn back", flag(tensorops.FlagInverse)},
 		mistake{tensorops.KindRoPE, "forgets starts", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.Starts = none })},
 		mistake{tensorops.KindAddPositions, "forgets starts", with((*tensorops.Op).AddPositions,
@@ -153,27 +157,34 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindAttentionGrad, "forgets starts", with((*tensorops.Op).AttentionGrad,
 			func(a *tensorops.AttentionGradArgs) { a.Starts = none })},
 		mistake{tensorops.KindRoPE, "starts at 0", with((*tensorops.Op).RoPE, func(a *tensorops.RoPEArgs) { a.First = 0 })},
-		mistake{tensorops.KindRMSNorm, "forgets the offset", with((*tensorops.Op).RMSNorm, func(a *tensorops.RMSNormArgs) { a.Offset = 0 })},
+		mistake{tensorops.KindRMSNorm, "forgets the offset", with((*tensorops.Op).RMSNorm,
+			func(a *tensorops.RMSNormArgs) { a.Offset = 0 })},
 		mistake{tensorops.KindRMSNormGrad, "forgets the offset", with((*tensorops.Op).RMSNormGrad,
 			func(a *tensorops.NormGradArgs) { a.Offset = 0 })},
 		mistake{tensorops.KindRoPE, "has other frequencies", with((*tensorops.Op).RoPE,
 			func(a *tensorops.RoPEArgs) { a.Rotation = turned(a.Rotation, off, 1) })},
 		mistake{tensorops.KindRoPE, "has another scale", with((*tensorops.Op).RoPE,
 			func(a *tensorops.RoPEArgs) { a.Rotation = turned(a.Rotation, 1, off) })},
-		mistake{tensorops.KindAddScaled, "forgets skip", with((*tensorops.Op).AddScaled, func(a *tensorops.AddScaledArgs) { a.Skip = none })},
+		mistake{tensorops.KindAddScaled, "forgets skip", with((*tensorops.Op).AddScaled,
+			func(a *tensorops.AddScaledArgs) { a.Skip = none })},
 		mistake{tensorops.KindAddScaled, "has another factor", with((*tensorops.Op).AddScaled,
 			func(a *tensorops.AddScaledArgs) { a.Factor *= off })},
-		mistake{tensorops.KindGate, "has another activation", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindGate, "has another activation", with((*tensorops.Op).Gate,
+			func(a *tensorops.GateArgs) { a.Act = other(a.Act) })},
 		mistake{tensorops.KindGateGrad, "has another activation", with((*tensorops.Op).GateGrad,
 			func(a *tensorops.GateGradArgs) { a.Act = other(a.Act) })},
 		mistake{tensorops.KindGate, "has another limit", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Limit *= off })},
-		mistake{tensorops.KindGateGrad, "has another limit", with((*tensorops.Op).GateGrad, func(a *tensorops.GateGradArgs) { a.Limit *= off })},
+		mistake{tensorops.KindGateGrad, "has another limit", with((*tensorops.Op).GateGrad,
+			func(a *tensorops.GateGradArgs) { a.Limit *= off })},
 		mistake{tensorops.KindGate, "has another alpha", with((*tensorops.Op).Gate, func(a *tensorops.GateArgs) { a.Alpha *= off })},
-		mistake{tensorops.KindGateGrad, "has another alpha", with((*tensorops.Op).GateGrad, func(a *tensorops.GateGradArgs) { a.Alpha *= off })},
-		mistake{tensorops.KindAct, "has another activation", with((*tensorops.Op).Act, func(a *tensorops.ActArgs) { a.Act = other(a.Act) })},
+		mistake{tensorops.KindGateGrad, "has another alpha", with((*tensorops.Op).GateGrad,
+			func(a *tensorops.GateGradArgs) { a.Alpha *= off })},
+		mistake{tensorops.KindAct, "has another activation", with((*tensorops.Op).Act,
+			func(a *tensorops.ActArgs) { a.Act = other(a.Act) })},
 		mistake{tensorops.KindActGrad, "has another activation", with((*tensorops.Op).ActGrad,
 			func(a *tensorops.ActGradArgs) { a.Act = other(a.Act) })},
-		mistake{tensorops.KindSoftCap, "has another limit", with((*tensorops.Op).SoftCap, func(a *tensorops.SoftCapArgs) { a.Limit *= off })},
+		mistake{tensorops.KindSoftCap, "has another limit", with((*tensorops.Op).SoftCap,
+			func(a *tensorops.SoftCapArgs) { a.Limit *= off })},
 		mistake{tensorops.KindSoftCapGrad, "has another limit", with((*tensorops.Op).SoftCapGrad,
 			func(a *tensorops.SoftCapGradArgs) { a.Limit *= off })},
 		mistake{tensorops.KindAttention, "drops nothing", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P = 0 })},
@@ -195,7 +206,8 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindDropout, "has another P", with((*tensorops.Op).Mask, func(a *tensorops.Mask) { a.P *= off })},
 		mistake{tensorops.KindCrossEntropy, "has another scale", with((*tensorops.Op).CrossEntropy,
 			func(a *tensorops.CrossEntropyArgs) { a.Scale *= off })},
-		mistake{tensorops.KindRoute, "forgets the sum", with((*tensorops.Op).Route, func(a *tensorops.RouteArgs) { a.Renormalize = false })},
+		mistake{tensorops.KindRoute, "forgets the sum",
+			with((*tensorops.Op).Route, func(a *tensorops.RouteArgs) { a.Renormalize = false })},
 		mistake{tensorops.KindRoute, "forgets the factor", with((*tensorops.Op).Route, func(a *tensorops.RouteArgs) { a.Scale = 0 })},
 		mistake{tensorops.KindRoute, "forgets the bias", with((*tensorops.Op).Route, func(a *tensorops.RouteArgs) { a.Bias = none })},
 		mistake{tensorops.KindRouteGrad, "forgets the balance", with((*tensorops.Op).RouteGrad,
@@ -206,7 +218,11 @@ func TestFindsMistakes(t *testing.T) {
 			func(a *tensorops.CombineArgs) { a.Weights = none })},
 		mistake{tensorops.KindGroupedMatMul, "replaces what it should add to", flag(tensorops.FlagAccumulate)},
 		mistake{tensorops.KindGroupedMatMul, "rounds nothing", flag(tensorops.FlagBF16)},
+		mistake{tensorops.KindGroupedMatMul, "forgets the bias", with((*tensorops.Op).GroupedMatMul,
+			func(a *tensorops.GroupedMatMulArgs) { a.Bias = none })},
 		mistake{tensorops.KindGroupedWeightGrad, "rounds nothing", flag(tensorops.FlagBF16)},
+		mistake{tensorops.KindGroupedColSum, "forgets the weights", with((*tensorops.Op).GroupedColSum,
+			func(a *tensorops.GroupedColSumArgs) { a.Weights, a.Places = none, none })},
 		mistake{tensorops.KindFill, "has another value", with((*tensorops.Op).Fill, func(a *tensorops.FillArgs) { a.Value *= off })},
 		mistake{tensorops.KindAdamW, "counts from 0", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Step-- })},
 		mistake{tensorops.KindAdamW, "has another rate", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.LR *= off })},
@@ -214,12 +230,14 @@ func TestFindsMistakes(t *testing.T) {
 		mistake{tensorops.KindAdamW, "rounds beta2 in float32", with((*tensorops.Op).AdamW,
 			func(a *tensorops.AdamWArgs) { a.Beta2 = float64(float32(a.Beta2)) })},
 		mistake{tensorops.KindAdamW, "has another eps", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.Eps *= off })},
-		mistake{tensorops.KindAdamW, "has another decay", with((*tensorops.Op).AdamW, func(a *tensorops.AdamWArgs) { a.WeightDecay *= off })},
+		mistake{tensorops.KindAdamW, "has another decay", with((*tensorops.Op).AdamW,
+			func(a *tensorops.AdamWArgs) { a.WeightDecay *= off })},
 		mistake{tensorops.KindAdamW, "has another gradient scale", with((*tensorops.Op).AdamW,
 			func(a *tensorops.AdamWArgs) { a.GradScale *= off })},
 		mistake{tensorops.KindSGD, "forgets the momentum", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.Momentum = 0 })},
 		mistake{tensorops.KindSGD, "has another decay", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.WeightDecay *= off })},
-		mistake{tensorops.KindSGD, "has another gradient scale", with((*tensorops.Op).SGD, func(a *tensorops.SGDArgs) { a.GradScale *= off })},
+		mistake{tensorops.KindSGD, "has another gradient scale", with((*tensorops.Op).SGD,
+			func(a *tensorops.SGDArgs) { a.GradScale *= off })},
 	)
 	dev := ref.New()
 	defer dev.Close()
@@ -322,7 +340,8 @@ func TestCompareSaysWhatIsWrong(t *testing.T) {
 		return &output{dtype: tensorops.Float32, shape: []int{2, 2}, host: tensorops.HostBytes(values), factor: 1}
 	}
 	err := out(1, 2, 3, 4).compare(out(1, 2.5, 2, 4), 1)
-	const want = "2 of 4 elements of float32[2 2] are wrong; the worst, element 2, is 2 and the oracle says 3: an error of 1, with values up to 4 4.77e-07 is allowed"
+	const want = "2 of 4 elements of float32[2 2] are wrong; the worst, element 2, is 2 and the oracle " +
+		"says 3: an error of 1, with values up to 4 4.77e-07 is allowed"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -76,6 +76,8 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindGroupedMatMul:        2,
 	tensorops.KindGroupedWeightGrad:    2,
 	tensorops.KindSourceOffsets:        0,
+	tensorops.KindGroupedColSum:        2,
+	tensorops.KindWeighBias:            2,
 	tensorops.KindCrossEntropy:         4,
 	tensorops.KindCrossEntropyPart:     4,
 	tensorops.KindCrossEntropyJoin:     4,

@@ -59,6 +59,9 @@ func (d *Directory) bind(m *stages.Model) (map[string]part, error) {
 	layers, names := layersOf(m)
 	parts, has := make(map[string]part), make(map[string]bool)
 	for _, of := range d.modules {
+		if of.parameter != "" {
+			continue
+		}
 		own := ownName(of.name)
 		if layers[own] == nil {
 			return nil, fmt.Errorf("%w: %s has an adapter for module %s, but the model has no such linear layer", ErrBase, d.file.Path(),
@@ -101,6 +104,19 @@ func (d *Directory) Adapter(base *stages.Model) (*stages.Adapter, error) {
 	ranks, alphas := make(map[string]int), make(map[string]float64)
 	for _, l := range base.Linears() {
 		part, ok := parts[l.Module]
+		if !ok {
+			others = append(others, l.Module)
+			continue
+		}
+		names = append(names, l.Module)
+		ranks[l.Module], alphas[l.Module] = part.rank, part.alpha
+	}
+	experts, err := d.bindExperts(base)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range base.ExpertLayers() {
+		part, ok := experts[l.Module]
 		if !ok {
 			others = append(others, l.Module)
 			continue
@@ -152,6 +168,9 @@ func (d *Directory) bindSaved(m *stages.Model) (map[string]string, error) {
 		switch {
 		case params == nil:
 			return nil, fmt.Errorf("%w: %s: the model has no tensor %s", ErrBase, d.file.Path(), strictjson.Quote(name))
+		case params[0].Stored.Strides != nil:
+			return nil, fmt.Errorf("%w: %s has tensor %q, but experts are not trained whole beside an adapter", ErrBase, d.file.Path(),
+				file)
 		case !slices.Equal(info.Shape, params[0].StoredShape()):
 			return nil, fmt.Errorf("%w: %s: tensor %q has shape %d, but the model needs %d", ErrBase, d.file.Path(), file, info.Shape,
 				params[0].StoredShape())
@@ -168,7 +187,8 @@ func (d *Directory) bindSaved(m *stages.Model) (map[string]string, error) {
 			continue
 		}
 		if embedding == "" {
-			return nil, fmt.Errorf("%w: %s has %s without the embedding, but the model uses one tensor for both", ErrBase, d.file.Path(), headWeight)
+			return nil, fmt.Errorf("%w: %s has %s without the embedding, but the model uses one tensor for both", ErrBase, d.file.Path(),
+				headWeight)
 		}
 		a, err := d.file.Bytes(prefix + name)
 		if err != nil {
@@ -186,7 +206,8 @@ func (d *Directory) bindSaved(m *stages.Model) (map[string]string, error) {
 	}
 	if embedding != "" && !d.settings.tied {
 		return nil,
-			fmt.Errorf("%w: modules_to_save in %s has the embedding, but not the head, and the model uses one tensor for both; set ensure_weight_tying to true",
+			fmt.Errorf("%w: modules_to_save in %s has the embedding, but not the head, and the model "+
+				"uses one tensor for both; set ensure_weight_tying to true",
 				ErrBase, d.path)
 	}
 	return saved, nil
@@ -203,17 +224,30 @@ func (d *Directory) Weights(m *stages.Model, base stages.Source) (stages.Source,
 	if err != nil {
 		return nil, err
 	}
+	experts, err := d.bindExperts(m)
+	if err != nil {
+		return nil, err
+	}
 	used := make(map[string]bool)
 	for _, p := range m.Params {
 		switch {
 		case p.Adapter:
 			of, end := splitName(p.Name)
+			if x, ok := experts[of]; ok {
+				if got := x.shape(end); !slices.Equal(got, p.Whole) {
+					return nil, fmt.Errorf("%w: %s: the adapter of %q gives shape %d, but %s of the model needs %d", ErrBase, d.file.Path(),
+						x.of.parameter, got, p.Name, p.Whole)
+				}
+				used[of] = true
+				continue
+			}
 			part, ok := parts[of]
 			if !ok {
 				return nil, fmt.Errorf("%w: %s has no adapter for module %q", ErrBase, d.file.Path(), of)
 			}
 			if got := part.shape(end); !slices.Equal(got, p.Whole) {
-				return nil, fmt.Errorf("%w: %s: tensor %q gives shape %d, but %s of the model needs %d", ErrBase, d.file.Path(), part.tensor(end),
+				return nil, fmt.Errorf("%w: %s: tensor %q gives shape %d, but %s of the model needs %d", ErrBase, d.file.Path(),
+					part.tensor(end),
 					got, p.Name, p.Whole)
 			}
 			used[of] = true
@@ -227,6 +261,12 @@ func (d *Directory) Weights(m *stages.Model, base stages.Source) (stages.Source,
 				strictjson.Quote(part.of.name))
 		}
 	}
+	for of, part := range experts {
+		if !used[of] {
+			return nil, fmt.Errorf("%w: %s has an adapter for %q, but in this model %s has none", ErrBase, d.file.Path(), part.of.parameter,
+				of)
+		}
+	}
 	return func(p *stages.Param, kind string, dst []float32) error {
 		if kind != "" {
 			return base(p, kind, dst)
@@ -236,7 +276,11 @@ func (d *Directory) Weights(m *stages.Model, base stages.Source) (stages.Source,
 		switch name := saved[p.StoredName()]; {
 		case p.Adapter:
 			of, end := splitName(p.Name)
-			whole, err = d.values(parts[of], end)
+			if x, ok := experts[of]; ok {
+				whole, err = d.expertValues(x, end)
+			} else {
+				whole, err = d.values(parts[of], end)
+			}
 		case name != "":
 			if whole, err = d.tensor(name); err == nil {
 				whole = whole[p.StoredAt():]

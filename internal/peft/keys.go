@@ -24,7 +24,8 @@ type settings struct {
 	ranks          patterns[int]
 	alphas         patterns[float64]
 	save           []string
-	tied           bool // ensure_weight_tying
+	parameters     []string // target_parameters
+	tied           bool     // ensure_weight_tying
 }
 
 // rules say for each known key how to treat its value: it is honored, has no effect (neutral), or is refused at other values than the
@@ -62,7 +63,7 @@ func (s *settings) rules() map[string]func(v json.RawMessage) error {
 		"lora_bias":               only(`false`),
 		"task_type":               only(`"CAUSAL_LM"`),
 		"trainable_token_indices": only(`[]`, `{}`),
-		"target_parameters":       only(`[]`),
+		"target_parameters":       func(v json.RawMessage) (err error) { s.parameters, err = oneOrMany[string](v); return err },
 		"layer_replication":       only(`[]`),
 		"alora_invocation_tokens": only(),
 		"use_qalora":              only(`false`),
@@ -105,14 +106,17 @@ func parse(data []byte) (*settings, error) {
 		return nil, err
 	case s.kind != "LORA":
 		return nil, fmt.Errorf("peft_type is %s: only LORA is supported", strictjson.Quote(s.kind))
-	case s.targets.none():
+	case s.targets.none() && s.parameters == nil:
 		return nil, errors.New("target_modules is missing: name the modules that have an adapter")
 	case s.dropout >= 1:
 		return nil, errors.New("lora_dropout is 1: it must be below 1")
 	case s.targets.whole != nil && (s.layers != nil || s.layersNames != nil):
 		return nil, errors.New("layers_to_transform and layers_pattern need a list in target_modules")
 	}
-	return s, nil
+	if s.parameters != nil && (s.dropout > 0 || s.dora) { // as in PEFT
+		return nil, errors.New("target_parameters needs lora_dropout = 0 and use_dora = false")
+	}
+	return s, s.checkParameters()
 }
 
 // members calls f for each key of an object, in order.

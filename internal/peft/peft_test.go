@@ -34,6 +34,9 @@ func small(family string) stages.Config {
 	if family == stages.GPT2 {
 		c.KVHeads, c.RopeTheta, c.Tie = 2, 0, true
 	}
+	if stages.HasExperts(family) {
+		c.Experts = stages.ExpertConfig{Count: 3, PerToken: 2, Width: 12, Renormalize: true}
+	}
 	return c
 }
 
@@ -86,6 +89,10 @@ func TestRoundTrip(t *testing.T) {
 		"fused": {"phi3", stages.Adapter{Rank: 2, Alpha: 4, Targets: []string{"q_proj", "k_proj", "v_proj", "up_proj", "gate_proj"}}},
 		"unequal": {"phi3", stages.Adapter{Rank: 2, Alpha: 4, Targets: []string{"q_proj", "v_proj", "up_proj"},
 			RankPattern: map[string]int{"v_proj": 3}, AlphaPattern: map[string]float64{"v_proj": 6}}},
+		"experts": {"gpt_oss", stages.Adapter{Rank: 2, Alpha: 4, Targets: []string{"q_proj", "gate_up_proj", "experts.down_proj"}}},
+		"experts alone": {"qwen3_moe", stages.Adapter{Rank: 3, Alpha: 6, Targets: []string{"gate_proj", "up_proj"},
+			RankPattern: map[string]int{"up_proj": 2}, AlphaPattern: map[string]float64{"up_proj": 4}}},
+		"experts of a layer": {"mixtral", stages.Adapter{Rank: 2, Alpha: 4, Targets: []string{"o_proj", `.*layers\.1\..*\.w2`}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := modelOf(t, small(c.family), &c.a)
@@ -139,6 +146,11 @@ func TestRoundTrip(t *testing.T) {
 // sizes are those of all adapters of a model.
 func sizes(m *stages.Model) (list []string) {
 	for _, l := range m.Linears() {
+		if l.Rank > 0 {
+			list = append(list, fmt.Sprintf("%s r %d alpha %.6g s %.6g", l.Module, l.Rank, l.Alpha, l.Scale))
+		}
+	}
+	for _, l := range m.ExpertLayers() {
 		if l.Rank > 0 {
 			list = append(list, fmt.Sprintf("%s r %d alpha %.6g s %.6g", l.Module, l.Rank, l.Alpha, l.Scale))
 		}
@@ -376,7 +388,8 @@ func TestDamaged(t *testing.T) {
 			[]string{file, "layers.1.self_attn.q_proj", "no adapter of it"}},
 		"no prefix": {func(m map[string][]int) { m["layers.0.lora_A.weight"] = []int{2, 8} },
 			[]string{file, `"layers.0.lora_A.weight"`, "base_model.model."}},
-		"adapter's name": {func(m map[string][]int) { m[q+".lora_A.default.weight"] = []int{2, 8} }, []string{file, "lora_A.default.weight"}},
+		"adapter's name": {func(m map[string][]int) { m[q+".lora_A.default.weight"] = []int{2, 8} },
+			[]string{file, "lora_A.default.weight"}},
 		"embedding": {func(m map[string][]int) { m["base_model.model.model.embed_tokens.lora_embedding_A"] = []int{2, 8} },
 			[]string{file, "embeddings"}},
 		"foreign": {func(m map[string][]int) { m["base_model.model.model.norm.weight"] = []int{8} },
@@ -407,7 +420,8 @@ func TestDamaged(t *testing.T) {
 	whole := directory(t, published, llama())
 	weights := string(read(t, filepath.Join(whole, peft.WeightsFile)))
 	for n := 0; n < len(weights); n += 1 + len(weights)/40 {
-		if err := use(t, files(t, published, weights[:n])); !errors.Is(err, peft.ErrAdapter) || !strings.Contains(err.Error(), peft.WeightsFile) {
+		if err := use(t, files(t, published, weights[:n])); !errors.Is(err, peft.ErrAdapter) ||
+			!strings.Contains(err.Error(), peft.WeightsFile) {
 			t.Errorf("cut after %d bytes: %v", n, err)
 		}
 	}

@@ -50,12 +50,14 @@ type Directory struct {
 	saved    []string // names of tensors of modules that are saved whole, without the prefix
 }
 
-// module is a linear layer with an adapter.
+// module is a linear layer with an adapter, or a parameter of experts.
 type module struct {
 	name          string
 	a, b, m       string // its tensors; "": none
-	rank, in, out int
+	rank, in, out int    // of the tensors; the rank of a parameter is that of all experts together
 	alpha         float64
+	parameter     string // of experts, with its module; "": it is a linear layer
+	each          int    // rank of each expert
 }
 
 // Read opens a directory and checks its files, without a model. The error is ErrNotAdapter or ErrAdapter, or one of the file system.
@@ -89,7 +91,8 @@ func openWeights(f *folder.Folder, path string) (*safetensors.File, error) {
 	weights, err := f.Open(WeightsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		if old, err := f.Open(pickleFile); err == nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w: %s is in Python's pickle format; save the adapter as %s", path, ErrAdapter, pickleFile,
+			return nil, errors.Join(fmt.Errorf("%s: %w: %s is in Python's pickle format; save the adapter as %s", path, ErrAdapter,
+				pickleFile,
 				WeightsFile), old.Close())
 		}
 		return nil, fmt.Errorf("%s: %w: it has no %s", path, ErrNotAdapter, WeightsFile)
@@ -200,6 +203,9 @@ func saves(name, tensor string) bool {
 
 // check checks a module's tensors against the settings.
 func (d *Directory) check(m *module) error {
+	if own, param := d.settings.parameterOf(m.name); param != "" {
+		m.parameter = own + "." + param
+	}
 	switch {
 	case m.a == "" && m.b == "":
 		return fmt.Errorf("%s and %s are missing", endA[1:], endB[1:])
@@ -211,7 +217,7 @@ func (d *Directory) check(m *module) error {
 		return fmt.Errorf("%s is missing, but %s has use_dora = true", endMagnitude[1:], ConfigFile)
 	case !d.settings.dora && m.m != "":
 		return fmt.Errorf("it has %s, but %s does not have use_dora = true", endMagnitude[1:], ConfigFile)
-	case !d.settings.targeted(m.name):
+	case m.parameter == "" && !d.settings.targeted(m.name):
 		return fmt.Errorf("target_modules in %s does not select it", ConfigFile)
 	}
 	a, _ := d.file.Info(m.a)
@@ -220,11 +226,20 @@ func (d *Directory) check(m *module) error {
 		return fmt.Errorf("%s has shape %d and %s has shape %d; both must be matrices", endA[1:], a.Shape, endB[1:], b.Shape)
 	}
 	m.rank, m.in, m.out = a.Shape[0], a.Shape[1], b.Shape[0]
+	if m.parameter != "" {
+		m.alpha, m.each = d.settings.alphas.of(m.parameter, d.settings.alpha), d.settings.ranks.of(m.parameter, d.settings.rank)
+		if m.rank != b.Shape[1] || m.rank == 0 || m.in == 0 || m.out == 0 {
+			return fmt.Errorf("%s has shape %d and %s has shape %d; the first must have one row for each column of the second",
+				endA[1:], a.Shape, endB[1:], b.Shape)
+		}
+		return nil
+	}
 	m.alpha = d.settings.alphas.of(m.name, d.settings.alpha)
 	want := d.settings.ranks.of(m.name, d.settings.rank)
 	switch {
 	case m.rank != want || b.Shape[1] != want:
-		return fmt.Errorf("%s has shape %d and %s has shape %d, but %s gives it rank %d", endA[1:], a.Shape, endB[1:], b.Shape, ConfigFile, want)
+		return fmt.Errorf("%s has shape %d and %s has shape %d, but %s gives it rank %d", endA[1:], a.Shape, endB[1:], b.Shape, ConfigFile,
+			want)
 	case m.in == 0 || m.out == 0:
 		return fmt.Errorf("%s has shape %d and %s has shape %d", endA[1:], a.Shape, endB[1:], b.Shape)
 	}
@@ -250,8 +265,9 @@ func (d *Directory) tensor(name string) ([]float32, error) {
 	}
 	for i, v := range values {
 		if v-v != 0 {
-			return nil, fmt.Errorf("%w: %s: tensor %q: element %d is %g, not a finite number; the file is damaged, or the adapter has diverged",
-				ErrAdapter, d.file.Path(), name, i, v)
+			return nil,
+				fmt.Errorf("%w: %s: tensor %q: element %d is %g, not a finite number; the file is damaged, or the adapter has diverged",
+					ErrAdapter, d.file.Path(), name, i, v)
 		}
 	}
 	return values, nil

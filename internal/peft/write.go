@@ -47,17 +47,22 @@ func Write(ctx context.Context, to string, o Output) error {
 	if err != nil {
 		return err
 	}
+	experts, err := expertsOf(o.Model)
+	if err != nil {
+		return err
+	}
 	w := writer{Output: o, params: params}
 	for _, m := range modules {
 		if err := w.module(m); err != nil {
 			return err
 		}
 	}
+	w.experts(experts)
 	save, err := w.saved()
 	if err != nil {
 		return err
 	}
-	config, err := w.config(modules, others, save)
+	config, err := w.config(modules, experts, others, save)
 	if err != nil {
 		return err
 	}
@@ -108,7 +113,8 @@ func modulesOf(m *stages.Model) (list []*written, others []string, err error) {
 			continue
 		case !whole && a.DoRA:
 			return nil, nil,
-				fmt.Errorf("%w: with dora = true, either all or none of the layers of %s can have an adapter in a directory of PEFT; merge the adapter instead",
+				fmt.Errorf("%w: with dora = true, either all or none of the layers of %s can have an adapter "+
+					"in a directory of PEFT; merge the adapter instead",
 					ErrAdapter, name)
 		}
 		w.alpha = w.layers[0].Alpha
@@ -220,11 +226,17 @@ func (w *writer) saved() (modules []string, err error) {
 			continue
 		}
 		done[name] = true
+		if len(p.Parts) > 0 || p.Stored.Strides != nil {
+			return nil, fmt.Errorf("%w: adapter.save has the experts of %s, which PEFT does not train whole; merge the adapter instead",
+				ErrAdapter, p.Module())
+		}
 		parts := stored[name]
 		for _, part := range parts {
 			if part.Frozen {
-				return nil, fmt.Errorf("%w: adapter.save has %s, but not %s, and the model's files have both in one tensor; merge the adapter instead",
-					ErrAdapter, p.Module(), part.Module())
+				return nil,
+					fmt.Errorf("%w: adapter.save has %s, but not %s, and the model's files have both in one "+
+						"tensor; merge the adapter instead",
+						ErrAdapter, p.Module(), part.Module())
 			}
 		}
 		w.add(name, p.StoredShape(), func() (all []float32, err error) {
@@ -249,7 +261,7 @@ func (w *writer) saved() (modules []string, err error) {
 }
 
 // config returns adapter_config.json.
-func (w *writer) config(modules []*written, others, save []string) ([]byte, error) {
+func (w *writer) config(modules []*written, experts []*writtenExperts, others, save []string) ([]byte, error) {
 	a := w.Model.Config.Adapter
 	ranks, alphas := make(map[string]int), make(map[string]float64)
 	var names []string
@@ -257,16 +269,26 @@ func (w *writer) config(modules []*written, others, save []string) ([]byte, erro
 		ranks[m.name], alphas[m.name] = m.rank, m.alpha
 		names = append(names, m.name)
 	}
-	rank, rankPattern := patternOf(names, ranks)
-	alpha, alphaPattern := patternOf(names, alphas)
-	inOut := modules[0].layers[0].InOut
+	all := names
+	for _, x := range experts {
+		ranks[x.parameter], alphas[x.parameter] = x.rank, x.scale/scale(1, x.rank, a.RSLoRA)
+		all = append(all, x.parameter)
+	}
+	rank, rankPattern := patternOf(all, ranks)
+	alpha, alphaPattern := patternOf(all, alphas)
+	inOut := len(modules) > 0 && modules[0].layers[0].InOut
+	settings := make(map[string]any)
+	if len(experts) > 0 {
+		settings["target_parameters"] = parametersIn(w.Model, experts)
+	}
 	tied := w.Model.Config.Tie && slices.Contains(save, w.Model.Params[0].Module())
-	text, err := json.MarshalIndent(map[string]any{
+	maps.Copy(settings, map[string]any{
 		"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": w.Base, "inference_mode": true,
-		"r": rank, "lora_alpha": alpha, "lora_dropout": a.Dropout, "target_modules": targetsOf(names, others),
+		"r": rank, "lora_alpha": alpha, "lora_dropout": a.Dropout, "target_modules": append([]string{}, targetsOf(names, others)...),
 		"rank_pattern": rankPattern, "alpha_pattern": alphaPattern, "use_rslora": a.RSLoRA, "use_dora": a.DoRA, "bias": "none",
 		"fan_in_fan_out": inOut, "init_lora_weights": true, "modules_to_save": save, "ensure_weight_tying": tied,
-	}, "", "  ")
+	})
+	text, err := json.MarshalIndent(settings, "", "  ")
 	return append(text, '\n'), err
 }
 

@@ -166,7 +166,7 @@ func AdaptedWeights(base, own *checkpoint.Checkpoint, m *stages.Model, seed uint
 // alone is a parameter with a tensor of its own, as checkpoints of adapters have it.
 func alone(p *stages.Param) *stages.Param {
 	own := *p
-	own.Stored, own.Parts = stages.Stored{}, nil
+	own.Stored, own.Parts, own.Other = stages.Stored{}, nil, nil
 	return &own
 }
 
@@ -179,18 +179,19 @@ func CheckAdapter(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts) e
 			continue
 		}
 		for _, part := range parts.of(p) {
-			name, err := findWhole(c, p, alone(p).StoredParts()[0], part)
+			names, err := findWhole(c, p, alone(p).StoredParts()[0], part)
 			if err != nil {
 				return err
 			}
 			if part == "" {
-				used[name] = true
+				used[names[0]] = true
 			}
 		}
 	}
 	for _, name := range c.Model().Names() {
 		if !used[name] {
-			return fmt.Errorf("%s: the adapter of the configuration does not use the tensor %q, one of %d", c.Dir(), name, len(c.Model().Names()))
+			return fmt.Errorf("%s: the adapter of the configuration does not use the tensor %q, one of %d", c.Dir(), name,
+				len(c.Model().Names()))
 		}
 	}
 	return nil

@@ -46,12 +46,18 @@ const codes = "U8"
 // scalesName returns the name of the tensor with the scales of a part of the state in 8 bits.
 func scalesName(p *stages.Param, part string) string { return stages.ScalePart(part) + "." + p.Name }
 
-// findWhole returns the name of a checkpoint's tensor that has a parameter, or a part of its optimizer state, whose scales are there, too.
-func findWhole(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, part string) (name string, err error) {
-	if _, name, err = find(c, stored, part); err == nil {
+// findWhole returns the names of a checkpoint's tensors that have a parameter, or a part of its optimizer state, whose scales are there,
+// too: one, or two of a weight in MXFP4.
+func findWhole(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, part string) (names []string, err error) {
+	if stored.MXFP4 {
+		codes, scales, err := findMXFP4(c, stored)
+		return []string{codes, scales}, err
+	}
+	_, name, err := find(c, stored, part)
+	if err == nil {
 		err = findScales(c, p, name, part)
 	}
-	return name, err
+	return []string{name}, err
 }
 
 // findScales makes sure that a checkpoint has the scales of a part of the state, if it has that in 8 bits.
@@ -72,9 +78,11 @@ func findScales(c *checkpoint.Checkpoint, p *stages.Param, stored, part string) 
 	return nil
 }
 
-func wholeLen(p *stages.Param) int {
+func wholeLen(p *stages.Param) int { return elementsOf(p.Whole) }
+
+func elementsOf(shape []int) int {
 	n := 1
-	for _, d := range p.Whole {
+	for _, d := range shape {
 		n *= d
 	}
 	return n
@@ -94,7 +102,12 @@ func readState(c *checkpoint.Checkpoint, name string, p *stages.Param, stored st
 	if err := from.Float32(scalesName(p, part), scales); err != nil {
 		return err
 	}
-	own := all[stored.At:][:stored.Len]
+	own := make([]byte, stored.Len)
+	stored.Runs(stored.First, stored.First+stored.Len, func(param, at, n, step int) {
+		for i := range n {
+			own[param-stored.First+i] = all[at+i*step]
+		}
+	})
 	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
 		if lo, hi := max(wholeAt, stored.First), min(wholeAt+n, stored.First+stored.Len); lo < hi {
 			optstate.DecodePart(dst[at+lo-wholeAt:at+hi-wholeAt], own[lo-stored.First:], scales, lo, stages.IsRoot(part))

@@ -52,17 +52,10 @@ func find(c *checkpoint.Checkpoint, stored stages.StoredPart, part string) (from
 	if part != "" {
 		from, name = c.Optimizer(), part+"."+name
 	}
-	info, ok := from.Info(name)
-	for _, other := range otherNames(name) {
-		if its, both := from.Info(other); both && ok {
-			return nil, "", fmt.Errorf("%s: tensors %q and %q are two names of one tensor; remove one", c.Dir(), name, other)
-		} else if both {
-			info, ok, name = its, true, other
-		}
-	}
+	info, name, err := named(c, from, name)
 	switch {
-	case !ok:
-		return nil, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
+	case err != nil:
+		return nil, "", err
 	case !slices.Equal(info.Shape, stored.Shape):
 		return nil, "", fmt.Errorf("%s: tensor %q has shape %d, but the model needs %d", from.Path(name), name, info.Shape, stored.Shape)
 	case part != "" && info.DType == codes: // findScales checks the rest
@@ -70,6 +63,23 @@ func find(c *checkpoint.Checkpoint, stored stages.StoredPart, part string) (from
 		return nil, "", fmt.Errorf("%s: tensor %q has type %s; only F32, F16 and BF16 are supported", from.Path(name), name, info.DType)
 	}
 	return from, name, nil
+}
+
+// named returns a tensor under one of its names, and that name.
+func named(c *checkpoint.Checkpoint, from *checkpoint.Tensors, name string) (info safetensors.Info, found string, err error) {
+	info, ok := from.Info(name)
+	found = name
+	for _, other := range otherNames(name) {
+		if its, both := from.Info(other); both && ok {
+			return info, "", fmt.Errorf("%s: tensors %q and %q are two names of one tensor; remove one", c.Dir(), name, other)
+		} else if both {
+			info, ok, found = its, true, other
+		}
+	}
+	if !ok {
+		return info, "", fmt.Errorf("%s: tensor %q is missing", c.Dir(), name)
+	}
+	return info, found, nil
 }
 
 // gpt2Prefix is what GPT-2's published files leave out of their tensors' names.
@@ -127,13 +137,13 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 			continue
 		}
 		for _, part := range parts.of(p) {
-			for _, stored := range p.StoredParts() {
-				name, err := findWhole(c, p, stored, part)
+			for _, stored := range partsOf(c, p, part) {
+				names, err := findWhole(c, p, stored, part)
 				if err != nil {
 					return err
 				}
-				if part == "" {
-					used[name] = true
+				for _, name := range names {
+					used[name] = used[name] || part == ""
 				}
 			}
 		}
@@ -163,7 +173,8 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 		names = append(names, "…")
 	}
 	if other := otherParts(c); leaveOut.Model == "" && slices.ContainsFunc(surplus, other.Has) {
-		return fmt.Errorf("%s: %d of the %d tensors belong to other parts of %s than its text model: %s; write the text model to a folder with engine export %s --text-only --to DIR, and use that",
+		return fmt.Errorf("%s: %d of the %d tensors belong to other parts of %s than its text model: %s; "+
+			"write the text model to a folder with engine export %s --text-only --to DIR, and use that",
 			c.Dir(), len(surplus), len(c.Model().Names()), other.Model, strings.Join(names, ", "), c.Dir())
 	}
 	return fmt.Errorf("%s: the model in %[4]s does not use %[2]d of the %[3]d tensors: %[5]s; correct it, or remove the tensors",
@@ -213,7 +224,8 @@ func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model, headWeight string)
 		same = bytes.Equal(head, tied)
 	}
 	if !same {
-		return fmt.Errorf("%s: tensor %q differs from %q, but with tie_word_embeddings they must be equal; set that to false in %s, or remove the tensor",
+		return fmt.Errorf("%s: tensor %q differs from %q, but with tie_word_embeddings they must be equal; "+
+			"set that to false in %s, or remove the tensor",
 			c.Dir(), headWeight, embedding, rundir.ModelFile)
 	}
 	return nil
@@ -222,7 +234,7 @@ func checkTiedHead(c *checkpoint.Checkpoint, m *stages.Model, headWeight string)
 // Weights is the Source that reads a checkpoint.
 func Weights(c *checkpoint.Checkpoint) stages.Source {
 	return func(p *stages.Param, part string, dst []float32) error {
-		for _, stored := range p.StoredParts() {
+		for _, stored := range partsOf(c, p, part) {
 			if err := read(c, p, stored, part, dst); err != nil {
 				return err
 			}
@@ -233,6 +245,9 @@ func Weights(c *checkpoint.Checkpoint) stages.Source {
 
 // read gets what a tensor has of a parameter, or of the part of it that a rank has.
 func read(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, part string, dst []float32) error {
+	if stored.MXFP4 {
+		return readMXFP4(c, p, stored, dst)
+	}
 	from, name, err := find(c, stored, part)
 	if err != nil {
 		return err
@@ -254,23 +269,36 @@ func read(c *checkpoint.Checkpoint, p *stages.Param, stored stages.StoredPart, p
 		}
 		return nil
 	}
-	if p.Slice == (stages.Slice{}) && p.Stored.Name == "" && len(p.Parts) == 0 {
+	switch {
+	case stored.Strides != nil:
+		if err = gather(from, name, p, stored, dst); err == nil {
+			err = check(dst)
+		}
+		return err
+	case p.Slice == (stages.Slice{}) && stored.Len == len(dst) && stored.At == 0 && stored.Len == elementsOf(stored.Shape):
 		if err := from.Float32(name, dst); err != nil {
 			return err
 		}
 		return check(dst)
 	}
-	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
-		lo, hi := max(wholeAt, stored.First), min(wholeAt+n, stored.First+stored.Len)
-		if err != nil || lo >= hi {
+	eachRange(p, stored, dst, func(to []float32, first int) {
+		if err != nil {
 			return
 		}
-		to := dst[at+lo-wholeAt : at+hi-wholeAt]
-		if err = from.Float32At(name, to, stored.At+lo-stored.First); err == nil {
+		if err = from.Float32At(name, to, stored.At+first-stored.First); err == nil {
 			err = check(to)
 		}
 	})
 	return err
+}
+
+// eachRange calls f for the ranges of a parameter that a rank has and a tensor, too: from the parameter's element first on.
+func eachRange(p *stages.Param, stored stages.StoredPart, dst []float32, f func(to []float32, first int)) {
+	p.Slice.Runs(p.Whole, func(at, wholeAt, n int) {
+		if lo, hi := max(wholeAt, stored.First), min(wholeAt+n, stored.First+stored.Len); lo < hi {
+			f(dst[at+lo-wholeAt:at+hi-wholeAt], lo)
+		}
+	})
 }
 
 // Stored gives the bytes of a tensor of a checkpoint. They are valid until that is closed.

@@ -166,6 +166,10 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.groupedWeightGrad()
 	case tensorops.KindSourceOffsets:
 		return x.sourceOffsets()
+	case tensorops.KindGroupedColSum:
+		return x.groupedColSum()
+	case tensorops.KindWeighBias:
+		return x.overRows(op.WeighBias().DY, weighBias)
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
 	case tensorops.KindAdd:

@@ -75,6 +75,9 @@ func (x *exec) expertProduct(e int) product {
 	}
 	p.a, p.c = matrixOf(a.A.RowRange(from, to), false), matrixOf(a.C.RowRange(from, to), false)
 	p.b = matrixOf(a.B.RowRange(e*each, (e+1)*each), a.TransB)
+	if a.Bias.Valid() {
+		p.bias = f32(a.Bias)[e*p.n:][:p.n]
+	}
 	return p
 }
 
@@ -116,8 +119,11 @@ func (p *product) alone(x *exec) {
 				kn.Block(sums.At(i, 0), m, n, kk, packedA[kn.LenA(p.m, k0)+kn.LenA(i, kk):], packedB, p.add && !p.half || k0 > 0)
 			}
 		}
-		if p.half {
+		switch {
+		case p.half:
 			p.round(sums, 0, j, p.m, n)
+		case p.bias != nil:
+			p.addBias(sums, p.m, n, j)
 		}
 	}
 }

@@ -24,8 +24,8 @@ func TestGroupedIsMatMul(t *testing.T) {
 		return tensorops.HostBytes(v)
 	}
 	for _, path := range paths() {
-		for _, form := range []struct{ half, transB, accumulate bool }{{false, true, false}, {false, false, true}, {true, true, false},
-			{true, false, false}} {
+		for _, form := range []struct{ half, transB, accumulate, bias bool }{{false, true, false, true}, {false, false, true, false},
+			{false, false, false, false}, {true, true, false, false}, {true, false, false, true}} {
 			t.Run(fmt.Sprintf("%s %+v", path, form), func(t *testing.T) {
 				s := open(t, 2, path).NewStream("grouped")
 				defer s.Close()
@@ -49,13 +49,21 @@ func TestGroupedIsMatMul(t *testing.T) {
 				}
 				c, alone := of(inner, 3, rows, n), of(inner, 3, rows, n)
 				dw, dwAlone := of(tensorops.Float32, 4, len(counts), n, k), of(tensorops.Float32, 4, len(counts), n, k)
-				l.GroupedMatMul(c, a, b, at, tensorops.GroupedOpts{TransB: form.transB, Accumulate: form.accumulate, BF16: form.half})
+				bias := of(tensorops.Float32, 5, len(counts), n)
+				o := tensorops.MatMulOpts{TransB: form.transB, Accumulate: form.accumulate, BF16: form.half}
+				all := tensorops.GroupedOpts{TransB: form.transB, Accumulate: form.accumulate, BF16: form.half}
+				if form.bias {
+					all.Bias = bias
+				}
+				l.GroupedMatMul(c, a, b, at, all)
 				l.GroupedWeightGrad(dw, c, a, at, form.half)
 				each := b.Rows() / len(counts)
 				for e := range counts {
 					from, to := int(offsets[e]), int(offsets[e+1])
-					l.MatMul(alone.RowRange(from, to), a.RowRange(from, to), b.RowRange(e*each, (e+1)*each),
-						tensorops.MatMulOpts{TransB: form.transB, Accumulate: form.accumulate, BF16: form.half})
+					if form.bias {
+						o.Bias = bias.RowRange(e, e+1)
+					}
+					l.MatMul(alone.RowRange(from, to), a.RowRange(from, to), b.RowRange(e*each, (e+1)*each), o)
 					l.MatMul(dwAlone.RowRange(e*n, (e+1)*n), alone.RowRange(from, to), a.RowRange(from, to),
 						tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: form.half})
 				}
@@ -64,7 +72,7 @@ func TestGroupedIsMatMul(t *testing.T) {
 					got[i] = make([]byte, x.StoredBytes())
 					l.Fetch(got[i], x)
 				}
-				for _, x := range []tensorops.Tensor{at, a, b, c, alone, dw, dwAlone} {
+				for _, x := range []tensorops.Tensor{at, a, b, c, alone, dw, dwAlone, bias} {
 					l.Free(x)
 				}
 				if err := tensorops.Run(s, l); err != nil {

@@ -85,6 +85,7 @@ func newDevice(t *testing.T, path string, o Options) *Device {
 // refused are the operations that this device does not know.
 var refused = []tensorops.Kind{tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats,
 	tensorops.KindDispatch, tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
+	tensorops.KindGroupedColSum, tensorops.KindWeighBias,
 	tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill}
 
 // TestRowFactors: a loss whose rows have factors of their own is refused, never computed without them.

@@ -224,7 +224,21 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		if g.TransB {
 			b = [2]int{c, k}
 		}
+		if rapid.Bool().Draw(o.t, "bias") {
+			g.Bias = o.f(experts, c)
+		}
 		o.l.GroupedMatMul(o.f(n, c), o.f(n, k), o.f(experts, b[0], b[1]), o.i(experts*max(g.Sources, 1)+1), g)
+	},
+	tensorops.KindGroupedColSum: func(o operands, n, c int) {
+		k, weights, places, experts := 1+o.size("k"), none, none, o.size("experts")
+		if rapid.Bool().Draw(o.t, "weights") {
+			weights, places = o.f(n, k), o.i(n, k)
+		}
+		o.l.GroupedColSum(o.f(experts, c), o.f(n*k, c), o.i(experts+1), weights, places)
+	},
+	tensorops.KindWeighBias: func(o operands, n, c int) {
+		k := 1 + o.size("k")
+		o.l.WeighBias(o.f(n, k), o.f(n, c), o.f(o.size("experts"), c), o.i(n, k))
 	},
 	tensorops.KindGroupedWeightGrad: func(o operands, n, c int) {
 		experts, k := o.size("experts"), o.size("K")
@@ -245,11 +259,13 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindCausalConvGrad: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
-		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2), Starts: o.starts(2 * n)})
+		o.l.CausalConvGrad(o.f(2*n, c), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2),
+			Starts: o.starts(2 * n)})
 	},
 	tensorops.KindCausalConvWeightGrad: func(o operands, n, c int) {
 		k := 1 + o.size("taps")
-		o.l.CausalConvWeightGrad(o.f(c, k), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2), Starts: o.starts(2 * n)})
+		o.l.CausalConvWeightGrad(o.f(c, k), o.f(2*n, c), o.f(2*n, c), o.f(c, k), tensorops.ConvOpts{Batch: o.number(2),
+			Starts: o.starts(2 * n)})
 	},
 	tensorops.KindDeltaGates: func(o operands, n, c int) {
 		o.l.DeltaGates(o.f(n, 2*c), o.f(n, c), o.f(n, c), o.f(c), o.f(c), tensorops.DeltaGatesOpts{Batch: o.number(1), Starts: o.starts(n)})
@@ -264,7 +280,8 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
 		values *= keys
 		d.Batch, d.KeyHeads, d.ValueHeads = o.number(2), o.number(keys), o.number(values)
-		o.l.GatedDelta(o.f(2*n, values*2), o.f(2*n, keys*c), o.f(2*n, keys*c), o.f(2*n, values*2), o.f(2*n, 2*values), o.f(2, values, c, 2), d)
+		o.l.GatedDelta(o.f(2*n, values*2), o.f(2*n, keys*c), o.f(2*n, keys*c), o.f(2*n, values*2), o.f(2*n, 2*values), o.f(2, values, c, 2),
+			d)
 	},
 	tensorops.KindGatedDeltaGrad: func(o operands, n, c int) {
 		keys, values, d := 1+o.size("key heads"), 1+o.size("group"), tensorops.DeltaOpts{Eps: float64(o.number(1))}
@@ -328,7 +345,8 @@ type drawnAttention struct {
 func drawAttention(o operands, n, c int) drawnAttention {
 	a := drawnAttention{operands: o, kvHeads: 1 + o.size("kv heads")/2, tq: n, tk: n + o.size("more keys"), d: c}
 	a.heads = a.kvHeads * (1 + o.size("group")/2)
-	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads), Mask: tensorops.Mask{P: 0.5},
+	a.opts = tensorops.AttentionOpts{Batch: o.number(2), Heads: o.number(a.heads), KVHeads: o.number(a.kvHeads),
+		Mask:   tensorops.Mask{P: 0.5},
 		Window: o.number(3), SoftCap: float64(o.number(2)), Scale: float64(o.number(1)), Starts: o.starts(2 * a.tq)}
 	if rapid.Bool().Draw(o.t, "whole") {
 		a.opts.Whole, a.opts.Before = true, o.number(a.tk)

@@ -121,6 +121,9 @@ func groupedMatMul(op *tensorops.Op) error {
 				if args.Accumulate {
 					sum += *c.at(p, j)
 				}
+				if args.Bias.Valid() {
+					sum += Values(args.Bias)[e*c.cols+j]
+				}
 				*c.at(p, j) = sum
 			}
 		}

@@ -196,6 +196,10 @@ func compute(op *tensorops.Op) error {
 		return groupedWeightGrad(op)
 	case tensorops.KindSourceOffsets:
 		return sourceOffsets(op)
+	case tensorops.KindGroupedColSum:
+		return groupedColSum(op)
+	case tensorops.KindWeighBias:
+		return weighBias(op)
 	case tensorops.KindCrossEntropy:
 		return crossEntropy(op)
 	case tensorops.KindCrossEntropyPart:

@@ -68,8 +68,9 @@ func TestExact(t *testing.T) {
 				checkClipped(t, want)
 				for i, l := range layouts {
 					// Each layout is run by one family at least; make check-bits runs all by all.
-					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") || precision != "" &&
-						i%3 != 0 && !testrun.Long {
+					if testrun.RaceDetector && i%6 != 2 || !testrun.RaceDetector && !testrun.Long && (i%2 == 0) == (name == "llama") ||
+						precision != "" &&
+							i%3 != 0 && !testrun.Long {
 						continue
 					}
 					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
@@ -96,6 +97,7 @@ func TestExactOtherFamilies(t *testing.T) {
 		"qwen3_5_text":  {"model.family=qwen3_5_text", "model.kv_heads=2"},
 		"qwen3_moe": {"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3",
 			"model.expert_ffn=24"},
+		"gpt_oss": {"model.family=gpt_oss", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3", "model.window=6"},
 		"mixtral": {"model.family=mixtral", "model.experts=4", "model.aux_loss_weight=0.1"},
 	} {
 		for precision, types := range precisions {
@@ -109,7 +111,8 @@ func TestExactOtherFamilies(t *testing.T) {
 				testrun.Train(t, want, sets...)
 				checkClipped(t, want)
 				for _, l := range layouts {
-					if slices.Contains([]string{"uneven stages", "zb-v", "1 thread", "recompute partial"}[:testrun.Sometimes(2, 4)], l.name) {
+					if slices.Contains([]string{"uneven stages", "zb-v", "1 thread", "recompute partial"}[:testrun.Sometimes(2, 4)],
+						l.name) {
 						sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
 					}
 				}

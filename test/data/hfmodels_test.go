@@ -39,6 +39,7 @@ type hfModel struct {
 	PackedTargets     []int32 `json:"packed_targets"`
 	Loss              float64
 	Prompt, Generated []int32
+	Balance           []float64          // the balance loss of each layer with experts
 	Rounding          map[string]float64 // by which transformers' own gradients differ from those in float64, by norm
 	Gap               float64            // by which greedy generation's choices are clear, of the largest logit
 
@@ -82,6 +83,7 @@ func TestModelsInTransformers(t *testing.T) {
 			m := readHFModel(t, at)
 			seen[m.Family] = true
 			m.compare(t)
+			m.variants(t)
 			m.export(t)
 			if m.magnifies() {
 				magnified = append(magnified, m)
@@ -189,6 +191,7 @@ func (m *hfModel) compare(t *testing.T) {
 	ownLogits := m.logits(t, st)
 	logits := largestOff(ownLogits, m.want(t, "logits"))
 	loss, own := m.grads(t, st, s)
+	m.compareBalance(t, st, s)
 	grads, worst := m.compareGrads(t, own, "grad.")
 	m.comparePacked(t, st, s)
 	generated, tokens := m.generate(t, st)
@@ -330,10 +333,17 @@ func (m *hfModel) storedGrads(t *testing.T, of map[string][]float64) map[string]
 		t.Fatal(err)
 	}
 	joined := make(map[string][]float64)
-	for _, p := range model.Params { // in the order of their rows
+	for _, p := range model.Params {
 		if g, ok := of[p.Name]; ok { // a constant has none
 			for _, part := range p.StoredParts() {
-				joined[part.Name] = append(joined[part.Name], g[part.First:part.First+part.Len]...)
+				if joined[part.Name] == nil {
+					n := 1
+					for _, d := range part.Shape {
+						n *= d
+					}
+					joined[part.Name] = make([]float64, n)
+				}
+				stages.Place(part, joined[part.Name], g)
 			}
 		}
 	}

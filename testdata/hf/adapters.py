@@ -47,6 +47,10 @@ ADAPTERS = {
     "qwen2-dora": ("qwen2", dict(target_modules=["q_proj", "gate_proj"], use_dora=True)),
     "qwen3": ("qwen3", dict(target_modules="all-linear")),
     "qwen3_5": ("qwen3_5", dict(target_modules="all-linear")),
+    "mixtral-down": ("mixtral", dict(target_modules=["v_proj"], target_parameters=["mlp.experts.down_proj"])),
+    "qwen3_moe-experts": ("qwen3_moe", dict(target_modules=["q_proj", "o_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"])),
+    "gpt_oss": ("gpt_oss", dict(target_modules="all-linear")),
+    "gpt_oss-experts": ("gpt_oss", dict(target_modules=[], target_parameters=["experts.gate_up_proj", "experts.down_proj"])),
     "smollm3": ("smollm3", dict(target_modules="all-linear", layers_to_transform=None)),
     "granite": ("granite", dict(target_modules="all-linear")),
     "olmo2": ("olmo2", dict(target_modules="all-linear")),
@@ -58,7 +62,7 @@ ADAPTERS = {
     "gemma4-keys": ("gemma4-keys", dict(target_modules=["q_proj", "k_proj", "o_proj"])),
 }
 FUSED = {"qkv_proj": 3, "gate_up_proj": 2, "in_proj_qkv": 3}  # layers in one tensor: Troupe has an adapter for each
-PARTS = {"phi3": 6, "qwen3_5": 6}  # so that their ranks can be split
+PARTS = {"phi3": 6, "qwen3_5": 6, "qwen3_moe": 2, "gpt_oss": 2}  # so that their ranks can be split
 
 
 def text(n):
@@ -74,6 +78,9 @@ def text(n):
 def block_diagonal(model, config):
     """Trains one adapter for each part of a tensor with several layers: the other blocks of B stay 0."""
     for name, module in model.named_modules():
+        if getattr(module, "parameter_name", None) == "gate_up_proj":
+            block_diagonal_experts(module, config)
+            continue
         parts = FUSED.get(name.split(".")[-1])
         if parts is None or not hasattr(module, "lora_B"):
             continue
@@ -91,6 +98,17 @@ def block_diagonal(model, config):
             mask[at:at + n, i * rank:(i + 1) * rank] = 1
             at += n
         weight.register_hook(lambda grad, mask=mask: grad * mask)
+
+
+def block_diagonal_experts(module, config):
+    """The same for gate and up of experts: a column of B for each rank and expert, the rows of both one after the other, or by turns."""
+    weight = module.lora_B["default"].weight
+    half = weight.shape[1] // 2
+    mask = torch.zeros_like(weight)
+    gate, up = (slice(0, None, 2), slice(1, None, 2)) if config.model_type == "gpt_oss" else (slice(0, len(mask) // 2), slice(len(mask) // 2, None))
+    mask[gate, :half] = 1
+    mask[up, half:] = 1
+    weight.register_hook(lambda grad: grad * mask)
 
 
 def write(path, offsets, kind, changes):
@@ -135,7 +153,7 @@ def logits_of(model, ids):
 
 
 def base_of(path):
-    return transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager", dtype=torch.float32).eval()
+    return transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
 
 
 def read(folder):
@@ -158,7 +176,7 @@ def read(folder):
             odd += [str(w.message) for w in said if "missing" in str(w.message).lower() or "unexpected" in str(w.message).lower()]
         off = ((logits_of(loaded, ids) - want).abs().max() / want.abs().max()).item()
         merged, info = transformers.AutoModelForCausalLM.from_pretrained(os.path.join(path, "merged"), output_loading_info=True,
-                                                                         attn_implementation="eager", dtype=torch.float32)
+                                                                         attn_implementation="eager", experts_implementation="eager", dtype=torch.float32)
         odd += [f"{k}: {v}" for k, v in info.items() if v]
         whole = ((logits_of(merged.eval(), ids) - want).abs().max() / want.abs().max()).item()
         good = off <= LIMIT and whole <= LIMIT and not odd

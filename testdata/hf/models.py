@@ -7,6 +7,7 @@ computes with it in float32:
 
     config4.json            the same config.json with the keys of release 4 (rope_theta, rope_scaling)
     whole                   in place of these, a model for images and text whose text model is compared
+    stacked, mxfp4          the same model with its experts as transformers 5 holds them, and as GPT-OSS is published
     expected.json           tokens and targets, the loss, and the ids of greedy generation with a cache
     expected.safetensors    the logits after each prefix of the first sequence, the gradient of every weight,
                             and the logits of each generated token; of packed documents (position_ids that
@@ -34,7 +35,7 @@ import safetensors.torch
 import torch
 import transformers
 
-from experts import files
+from experts import files, quantize, write_quantized
 
 VOCAB, SEQUENCES, POSITIONS, PROMPT, NEW = 131, 2, 40, 12, 64
 DOCUMENTS = (31, 1, 8), (9, 31)  # positions of the packed documents of each sequence
@@ -67,6 +68,13 @@ MODELS = {
     "qwen3_moe": ("Qwen3Moe", dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=22, norm_topk_prob=True)),
     "qwen3_moe-dense": ("Qwen3Moe", dict(num_experts=4, num_experts_per_tok=4, moe_intermediate_size=26, mlp_only_layers=[3], decoder_sparse_step=2,
                                          num_hidden_layers=6, attention_bias=True, tie_word_embeddings=True)),
+    "gpt_oss": ("GptOss", dict(intermediate_size=26, num_local_experts=7, num_experts_per_tok=3, sliding_window=7, swiglu_limit=1.5,
+                               rope_parameters=dict(YARN, truncate=False))),
+    "gpt_oss-plain": ("GptOss", dict(intermediate_size=34, num_local_experts=5, num_experts_per_tok=1, sliding_window=5, swiglu_alpha=1.1,
+                                     swiglu_limit=2.5, attention_bias=False, tie_word_embeddings=True, num_hidden_layers=3,
+                                     rope_parameters=dict(rope_type="default", rope_theta=300.0))),
+    "gpt_oss-mxfp4": ("GptOss", dict(hidden_size=64, intermediate_size=96, num_local_experts=4, num_experts_per_tok=2, sliding_window=9,
+                                     num_hidden_layers=2)),
     "smollm3": ("SmolLM3", dict(no_rope_layer_interval=3, rope_parameters=YARN)),
     "smollm3-windows": ("SmolLM3", dict(WINDOWS, no_rope_layers=[1, 0, 0, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
     "granite": ("Granite", dict(embedding_multiplier=1.3, attention_multiplier=0.21, residual_multiplier=0.7, logits_scaling=1.7,
@@ -124,18 +132,35 @@ def model_of(config, seed):
             noise = torch.randn(p.shape, generator=draw)
             if name.endswith("A_log"):  # decays by about a half, so that states last for several positions
                 p.copy_(0.5 * noise)
-            elif p.dim() == 1:
+            elif p.dim() == 1 or name.endswith("_proj_bias"):
                 p.add_(0.25 * noise)
             elif "embed" in name or name.endswith(("wte.weight", "wpe.weight")):
                 p.copy_((0.1 if config.tie_word_embeddings else 0.7) * noise)  # a tied model would repeat its last token
             else:
-                inputs = p.shape[0] if config.model_type == "gpt2" else p.shape[-1] if ".experts." in name else math.prod(p.shape[1:])
+                inputs = p.shape[0] if config.model_type == "gpt2" else expert_inputs(config, p) if ".experts." in name else math.prod(p.shape[1:])
                 p.copy_(1.2 * noise / math.sqrt(inputs))
         for name, b in sorted(model.named_buffers()):
             if name.endswith("layer_scalar"):
                 b.copy_(0.6 + 0.5 * torch.rand(b.shape, generator=draw))
     model.generation_config = transformers.GenerationConfig(pad_token_id=0)
     return model
+
+
+def expert_inputs(config, p):
+    """The inputs of the matrices of all experts."""
+    return p.shape[1 if config.model_type == "gpt_oss" else -1]
+
+
+def balance(model, tokens):
+    """The balance loss that each layer with experts has alone; None: no layer has."""
+    config = model.config
+    count = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
+    if not count:
+        return None
+    loss = sys.modules[type(model).__module__].load_balancing_loss_func
+    with torch.no_grad():
+        logits = model(input_ids=tokens, use_cache=False, output_router_logits=True).router_logits
+    return [loss((layer.reshape(-1, count),), count, config.num_experts_per_tok).item() for layer in logits]
 
 
 def ids(count, seed):
@@ -166,7 +191,7 @@ def release4(config):
     rope.pop("partial_rotary_factor", None)
     if config["model_type"] == "phi3":
         rope.pop("original_max_position_embeddings", None)
-    if rope["rope_type"] != "default":
+    if rope["rope_type"] != "default" or config["model_type"] == "gpt_oss":  # which is scaled by default
         old["rope_scaling"] = rope
     old["torch_dtype"] = old.pop("dtype")
     old["transformers_version"] = "4.57.0"
@@ -200,7 +225,11 @@ def packed(model, tokens, targets):
     with torch.no_grad():
         model(input_ids=tokens[:1, :2], use_cache=False)  # "dynamic" rotation stays as for the longest text so far, until a short one
     # One sequence at a time: transformers packs a batch of one.
-    logits = torch.cat([model(input_ids=t[None], position_ids=(torch.arange(POSITIONS) - s)[None], use_cache=False).logits for t, s in zip(tokens, starts)])
+    if model.config.model_type == "gpt_oss":  # its masks do not see position_ids: each document alone
+        alone = [model(input_ids=doc[None], use_cache=False).logits for t, all in zip(tokens, DOCUMENTS) for doc in t.split(all)]
+        logits = torch.cat(alone, 1).reshape(SEQUENCES, POSITIONS, VOCAB)
+    else:
+        logits = torch.cat([model(input_ids=t[None], position_ids=(torch.arange(POSITIONS) - s)[None], use_cache=False).logits for t, s in zip(tokens, starts)])
     logs = torch.log_softmax(logits, -1).gather(-1, targets.reshape(SEQUENCES, POSITIONS, 1)).flatten()
     (-logs.sum()).backward()
     grads = named(model)
@@ -242,17 +271,22 @@ def write(path, name, kind, changes, first=100):
     best = None
     for seed in range(20):  # a text that varies, in which no choice is close to a tie
         model = model_of(config, first + seed)
+        quantized = quantize(model, first + seed) if name.endswith("mxfp4") else None
         chosen, chosen_logits, gap = generated(model, prompt)
         varied = min(len(chosen.unique()), 8) if gap > 30 * LIMIT else 0
         if best is None or varied > best[0]:
-            best = varied, model, chosen, chosen_logits, gap
+            best = varied, model, quantized, chosen, chosen_logits, gap
         if varied == 8:
             break
-    varied, model, chosen, chosen_logits, gap = best
+    varied, model, quantized, chosen, chosen_logits, gap = best
     if not varied:
         sys.exit(f"{name}: with every seed, greedy generation is close to a tie")
     whole = kind == "Gemma3"
     model.save_pretrained(os.path.join(path, "whole") if whole else path)
+    if quantized:
+        write_quantized(os.path.join(path, "mxfp4"), model, quantized)
+    elif config.model_type in ("mixtral", "qwen3_moe"):
+        model.save_pretrained(os.path.join(path, "stacked"), save_original_format=False)
     saved = config.get_text_config().to_dict()
     if not whole:
         with open(os.path.join(path, "config.json")) as f:
@@ -272,7 +306,7 @@ def write(path, name, kind, changes, first=100):
         tensors.update(more)
     safetensors.torch.save_file({k: v.detach().contiguous() for k, v in tensors.items()}, os.path.join(path, "expected.safetensors"))
     with open(os.path.join(path, "expected.json"), "w") as f:
-        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), starts=starts, packed_targets=all_targets.tolist(), loss=loss, rounding=rounding, prompt=prompt.tolist(),
+        json.dump(dict(family=saved["model_type"], sequences=SEQUENCES, tokens=tokens.flatten().tolist(), targets=targets.tolist(), starts=starts, packed_targets=all_targets.tolist(), loss=loss, balance=balance(model, tokens), rounding=rounding, prompt=prompt.tolist(),
                        generated=chosen.tolist(), gap=gap), f)
 
 

@@ -9,11 +9,11 @@ import (
 )
 
 // tensors returns the tensors of a checkpoint: the weights and the parts of the optimizer state.
-// Where the model's files have several parameters in one tensor, it joins them; where they have one in
-// several, it divides it. The scales of their state stay whole. of makes the tensor of one parameter or of a part.
+// Where the model's files have several parameters in one tensor, or in another order, it joins or orders them; where they have
+// one in several, it divides it. The scales of their state stay whole. of makes the tensor of one parameter or of a part.
 func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors.Tensor, error)) (model, optimizer []safetensors.Tensor,
 	err error) {
-	joined := make(map[string]*fused)
+	joined, spreads := make(map[string]*fused), make(map[string]*spread)
 	for _, v := range saved {
 		to := &model
 		if v.Part != "" {
@@ -44,6 +44,16 @@ func (s *Saver) tensors(saved []stages.Saved, of func(stages.Saved) (safetensors
 		name := p.StoredName()
 		if v.Part != "" {
 			name = v.Part + "." + name
+		}
+		if p.Stored.Strides != nil {
+			s := spreads[name]
+			if s == nil {
+				s = &spread{shape: p.StoredShape()}
+				spreads[name] = s
+				*to = append(*to, safetensors.Tensor{Name: name, DType: t.DType, Shape: s.shape, Stream: s.write})
+			}
+			s.parts = append(s.parts, spreadPart{t, p.StoredParts()[0]})
+			continue
 		}
 		f := joined[name]
 		if f == nil {

@@ -48,6 +48,34 @@ func TestDivided(t *testing.T) {
 	}
 }
 
+// TestSpread: parameters whose elements are spread over a tensor of the model's files are put together in a checkpoint, with their
+// optimizer state, and found in it again.
+func TestSpread(t *testing.T) {
+	m, err := stages.NewModel(stages.Config{Family: stages.GPTOSS, Layers: 1, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 5, Context: 4, Vocab: 5,
+		RopeTheta: 1e4, AttentionBias: true, Experts: stages.ExpertConfig{Count: 3, PerToken: 2, Width: 5, Renormalize: true}})
+	must(t, err)
+	ckpt := writtenAndRead(t, m)
+	const at = "model.layers.0.mlp.experts."
+	for name, shape := range map[string][]int{"gate_up_proj": {3, 8, 10}, "gate_up_proj_bias": {3, 10}, "down_proj": {3, 5, 8},
+		"down_proj_bias": {3, 8}} {
+		info, ok := ckpt.Model().Info(at + name)
+		if _, both := ckpt.Optimizer().Info("m." + at + name); !ok || !both || !slices.Equal(info.Shape, shape) {
+			t.Errorf("%s has the shape %v, want %v", name, info.Shape, shape)
+		}
+	}
+	// Expert 1, input 2, output 3 of up: column 7 of row 2.
+	for _, p := range m.Params {
+		if p.Name != at+"up_proj.weight" {
+			continue
+		}
+		var got [1]float32
+		must(t, ckpt.Model().Float32At(at+"gate_up_proj", got[:], 1*80+2*10+7))
+		if want := float32(100*p.Index + 1*40 + 3*8 + 2); got[0] != want {
+			t.Errorf("the element is %g, want %g", got[0], want)
+		}
+	}
+}
+
 // writtenAndRead writes a checkpoint of a model, and compares what is read from it with what was written.
 func writtenAndRead(t *testing.T, m *stages.Model) *checkpoint.Checkpoint {
 	t.Helper()

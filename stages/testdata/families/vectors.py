@@ -49,6 +49,12 @@ MODELS = {
     "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen2, windows from the second layer on": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1),
     "qwen3": transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
+    "gpt_oss": transformers.GptOssConfig(**dict(SIZES, intermediate_size=12), head_dim=6, num_local_experts=5, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
+                                         rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=4, beta_fast=0.5, beta_slow=0.1,
+                                                              truncate=False)),
+    "gpt_oss, one expert and no biases of attention": transformers.GptOssConfig(**dict(SIZES, intermediate_size=10), head_dim=4, num_local_experts=3, num_experts_per_tok=1,
+                                                                                sliding_window=3, swiglu_alpha=1.2, attention_bias=False, tie_word_embeddings=True,
+                                                                                rope_parameters=dict(rope_type="default", rope_theta=100.0)),
     "smollm3, windows in layers without rotary positions": transformers.SmolLM3Config(**SIZES, **NOPAD, no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=4,
                                                                                      attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
     "granite": transformers.GraniteConfig(**SIZES, **NOPAD, embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, attention_multiplier=0.7,
@@ -109,8 +115,8 @@ def vector(name, config):
     value = loss()
     value.backward()
     grads = {part: packed(g.flatten()) for key, p in model.named_parameters() for part, g in files(config.model_type, key, p.grad)}
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() == 1]
+    matrices = [p for key, p in model.named_parameters() if p.dim() > 1 and not key.endswith("_proj_bias")]
+    others = [p for key, p in model.named_parameters() if p.dim() == 1 or key.endswith("_proj_bias")]
     adamw = torch.optim.AdamW([dict(params=matrices, weight_decay=0.1), dict(params=others, weight_decay=0.0)], lr=3e-3, betas=(0.9, 0.99), eps=1e-8)
     losses = []
     for _ in range(STEPS):

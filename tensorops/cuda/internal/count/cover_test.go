@@ -122,6 +122,7 @@ func skipped(c optest.Case, blas bool) bool {
 	switch c.Kind {
 	case tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats, tensorops.KindDispatch,
 		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
+		tensorops.KindGroupedColSum, tensorops.KindWeighBias,
 		tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill:
 		return true
 	case tensorops.KindCrossEntropy, tensorops.KindCrossEntropyJoin:
