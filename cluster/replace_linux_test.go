@@ -70,6 +70,7 @@ func replaces(t *testing.T, g *group, c replacement) {
 	for i, rank := range c.ranks {
 		place := at(5 + 12*i)
 		lost := withRanks(t, g, rank)
+		killed := time.Now()
 		if err := g.workers[lost].kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +83,11 @@ func replaces(t *testing.T, g *group, c replacement) {
 		if e.Attrs["source"] != c.source || e.Attrs["bytes"] == "0" || e.Attrs["kept"] != "0" {
 			t.Errorf("the state of %s came %v, want it from its %s, and nothing for the others", lost, e.Attrs, c.source)
 		}
-		t.Logf("%s: %v", lost, e.Attrs)
+		next := g.await(t, "the next step", place, patience, func(next event) bool {
+			return next.Kind == "step" && next.Step > e.Step && next.At.After(e.At) || ended(next)
+		})
+		t.Logf("%s: event %.3f s after the kill, next step %.3f s; since it was noticed %v", lost, e.At.Sub(killed).Seconds(),
+			next.At.Sub(killed).Seconds(), e.Attrs)
 		g.join(t, lost)
 	}
 	if end := g.await(t, "the run to end", begin, 3*patience, ended); end.Error != "" {
