@@ -270,6 +270,7 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 	id, want := x.id(s, o), float32(0)
 	source, destination := rows, rows
 	want = id
+	var err error
 	switch a.What {
 	case tensorops.AllReduce:
 		want = id * float32(n)
@@ -279,9 +280,19 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 		destination = rows * n
 	case tensorops.AllToAll:
 		source, destination = rows*n, rows*n
+	case tensorops.AllToAllV: // of one expert for each member
+		source, destination = rows*n, rows*n
+		if a.Table, err = x.table(n, rows); err != nil {
+			return begun{}, err
+		}
 	}
-	var err error
-	if a.Src, err = tensorops.NewTensor(x.arena, tensorops.Float32, source); err != nil {
+	shape := func(rows int) []int {
+		if a.What == tensorops.AllToAllV {
+			return []int{rows, 1}
+		}
+		return []int{rows}
+	}
+	if a.Src, err = tensorops.NewTensor(x.arena, tensorops.Float32, shape(source)...); err != nil {
 		return begun{}, err
 	}
 	numbers := tensorops.Elements[float32](a.Src)
@@ -292,7 +303,7 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 	case tensorops.AllReduce, tensorops.Broadcast:
 		a.Dst = a.Src
 	default:
-		if a.Dst, err = tensorops.NewTensor(x.arena, tensorops.Float32, destination); err != nil {
+		if a.Dst, err = tensorops.NewTensor(x.arena, tensorops.Float32, shape(destination)...); err != nil {
 			return begun{}, err
 		}
 	}
@@ -310,7 +321,21 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 			a.Dst.Release()
 		}
 		a.Src.Release()
+		if a.Table.Valid() {
+			a.Table.Release()
+		}
 	}}, nil
+}
+
+// table makes the table of an exchange in which each of n members has that many rows for each.
+func (x *execution) table(n, rows int) (tensorops.Tensor, error) {
+	t, err := tensorops.NewTensor(x.arena, tensorops.Int32, n, n+1)
+	if err == nil {
+		for i, all := 0, tensorops.Elements[int32](t); i < len(all); i++ {
+			all[i] = int32(i % (n + 1) * rows)
+		}
+	}
+	return t, err
 }
 
 // mismatches are the collectives in which an execution's errors say that members differ.
