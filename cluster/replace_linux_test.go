@@ -36,6 +36,9 @@ func TestReplace(t *testing.T) {
 		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, nil, troupe.FromReplica},
 		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, nil, troupe.FromReplica},
 		{"tp2 pp2, shadows", []string{"parallel.tensor=2", "pipeline.stages=2", `cluster.shadow="on"`}, []int{2, 1}, troupe.FromShadow},
+		{"frozen, shadows", []string{"pipeline.stages=3", `model.freeze=["embed", "1-2"]`, `cluster.shadow="on"`}, []int{0, 1},
+			troupe.FromShadow},
+		{"frozen replicas", []string{"parallel.data=2", "pipeline.stages=2", `model.freeze=["1-2"]`}, nil, troupe.FromReplica},
 		{"two ranks a worker, shadows", []string{"pipeline.stages=6", "model.layers=6", "pipeline.chunks=1", `cluster.shadow="on"`,
 			"model.tie_embeddings=true"}, []int{5, 0}, troupe.FromShadow},
 	} {
