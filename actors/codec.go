@@ -279,7 +279,7 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 	}
 	for _, r := range m.Routers {
 		d.Routers = append(d.Routers, &wire.Router{Layer: int32(r.Layer), Rows: r.Rows, AuxLoss: r.AuxLoss, Entropy: r.Entropy,
-			Counts: r.Counts})
+			ZLoss: r.ZLoss, Counts: r.Counts})
 	}
 	for _, t := range m.Trace {
 		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: wallNs(t.Start), EndNs: wallNs(t.End)})

@@ -210,7 +210,7 @@ func (e ends) samples(t testing.TB) []sample {
 			Report: stages.Report{Sum: 2.5, Targets: 3, Metrics: []stages.Metric{{Name: "mtp", Sum: 4.5, Count: 1},
 				{Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}},
 			Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
-			Routers: []stages.RouterStats{{Layer: 2, Rows: 8, AuxLoss: 9, Entropy: 1.5, Counts: []float64{6, 10}}},
+			Routers: []stages.RouterStats{{Layer: 2, Rows: 8, AuxLoss: 9, Entropy: 1.5, ZLoss: 2.5, Counts: []float64{6, 10}}},
 			Trace:   []event.ActionTime{{Action: act, Start: time.Unix(1, 2), End: time.Unix(3, 4)}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},

@@ -238,7 +238,7 @@ func unpackRouters(all []*wire.Router) (routers []stages.RouterStats, err error)
 			return nil, fmt.Errorf("%w: the router of layer %d reports %d experts and %g tokens", ErrMessage, r.GetLayer(), n, r.GetRows())
 		}
 		routers = append(routers, stages.RouterStats{Layer: int(r.GetLayer()), Rows: r.GetRows(), AuxLoss: r.GetAuxLoss(),
-			Entropy: r.GetEntropy(), Counts: r.GetCounts()})
+			Entropy: r.GetEntropy(), ZLoss: r.GetZLoss(), Counts: r.GetCounts()})
 	}
 	return routers, nil
 }

@@ -17,7 +17,8 @@ type RouterReporter interface {
 // The metrics of a step of a model with experts, each the mean over the layers that have them.
 const (
 	auxLossMetric = "aux_loss"       // the balance loss, without its weight; as many as the experts of a token if loads are equal
-	entropyMetric = "router_entropy" // of a token's scores, in nats
+	entropyMetric = "router_entropy" // of a token's scores, in nats; of sigmoids divided by their sum
+	zLossMetric   = "router_z_loss"  // the z-loss, without its weight; only if it has one
 	spreadMetric  = "expert_load_cv" // coefficient of variation of the experts' tokens in the step; 0: equal loads
 	peakMetric    = "expert_load_max_ratio"
 )
@@ -36,6 +37,7 @@ func routerMetrics(metrics map[string]float64, byRank [][]stages.RouterStats) ma
 			}
 			sum := &layers[i]
 			sum.Rows, sum.AuxLoss, sum.Entropy = sum.Rows+r.Rows, sum.AuxLoss+r.AuxLoss, sum.Entropy+r.Entropy
+			sum.ZLoss += r.ZLoss
 			for e := range min(len(sum.Counts), len(r.Counts)) {
 				sum.Counts[e] += r.Counts[e]
 			}
@@ -52,6 +54,9 @@ func routerMetrics(metrics map[string]float64, byRank [][]stages.RouterStats) ma
 		spread, peak := loadOf(l.Counts)
 		metrics[auxLossMetric] += l.AuxLoss / l.Rows / n
 		metrics[entropyMetric] += l.Entropy / l.Rows / n
+		if l.ZLoss > 0 {
+			metrics[zLossMetric] += l.ZLoss / l.Rows / n
+		}
 		metrics[spreadMetric] += spread / n
 		metrics[peakMetric] += peak / n
 	}

@@ -55,7 +55,7 @@ func (c *Config) setDefaults() {
 	c.Run = Run{Name: "run", Steps: 1000, Seed: 1, EvalEvery: 250, EvalBatches: 20,
 		CheckpointEvery: 250, Keep: 3, Best: BestWeights, MaxSkippedSteps: 10, LogEvery: 10, StallAfterS: 60, StatsEvery: 100}
 	c.Model = Model{Family: "gpt2", Layers: 4, Hidden: 128, Heads: 4, Context: 128, RopeTheta: 10000, MTPWeight: 0.3, AuxLossWeight: 0.001,
-		FrozenDType: FrozenAuto}
+		FrozenDType: FrozenAuto, DecoderSparseStep: 1, RoutedScalingFactor: 1, LoadBalancingType: MicrobatchBalance}
 	c.Adapter = Adapter{Targets: []string{stages.AllLinear}}
 	c.Distill = Distill{Loss: stages.ForwardKL, Temperature: 1, TopK: 64, Weight: 1}
 	c.Preference = Preference{Gamma: 0.5, DesirableWeight: 1, UndesirableWeight: 1}
@@ -158,6 +158,7 @@ func (c *Config) resolveShape() {
 		}
 	}
 	c.resolveExperts()
+	c.resolveLatent()
 	if !c.Text() && !c.IsSet("model.context") {
 		m.Context = 1
 	}

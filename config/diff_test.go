@@ -19,7 +19,12 @@ var other = map[string]string{
 	"model.tie_embeddings": "false",
 	"model.rope_theta":     "500000", "model.vocab": "300", "model.mtp_layers": "1", "model.mtp_weight": "0.1", "model.from": "x",
 	"model.experts": "16", "model.experts_per_token": "3", "model.expert_ffn": "64", "model.aux_loss_weight": "0.1",
-	"model.freeze": "embed", "model.frozen_dtype": "nf4",
+	"model.shared_expert_ffn": "128", "model.first_k_dense_replace": "2", "model.decoder_sparse_step": "2", "model.norm_topk_prob": "false",
+	"model.routed_scaling_factor": "2.5", "model.n_group": "4", "model.topk_group": "1", "model.load_balancing_type": "seq_aux_loss",
+	"model.router_bias_update_rate": "0.1", "model.z_loss_weight": "0.1", "model.input_jitter_eps": "0.1",
+	"model.q_lora_rank": "9", "model.kv_lora_rank": "9", "model.qk_nope_head_dim": "9", "model.qk_rope_head_dim": "8",
+	"model.v_head_dim": "9",
+	"model.freeze":     "embed", "model.frozen_dtype": "nf4",
 	"adapter.rank": "8", "adapter.from": "x", "adapter.alpha": "7", "adapter.dropout": "0.5", "adapter.targets": "q_proj",
 	"adapter.rslora": "true",
 	"adapter.dora":   "true", "adapter.rank_pattern": "q_proj=3", "adapter.alpha_pattern": "q_proj=3", "adapter.save": "lm_head",
@@ -141,7 +146,13 @@ func TestDiffAndResume(t *testing.T) {
 			base = parse(t, "data.train = ['a.txt']", "model.family=llama")
 		case "model.window":
 			base = parse(t, "data.train = ['a.txt']", "model.family=mistral")
-		case "model.experts", "model.experts_per_token", "model.expert_ffn", "model.aux_loss_weight":
+		case "model.shared_expert_ffn", "model.first_k_dense_replace", "model.routed_scaling_factor", "model.router_bias_update_rate",
+			"model.q_lora_rank", "model.kv_lora_rank", "model.qk_nope_head_dim", "model.qk_rope_head_dim", "model.v_head_dim":
+			base = parse(t, "data.train = ['a.txt']", "model.family=deepseek_v3", "model.expert_ffn=64")
+		case "model.n_group", "model.topk_group":
+			base = parse(t, "data.train = ['a.txt']", "model.family=deepseek_v3", "model.n_group=2", "model.topk_group=2")
+		case "model.experts", "model.experts_per_token", "model.expert_ffn", "model.aux_loss_weight", "model.decoder_sparse_step",
+			"model.norm_topk_prob", "model.load_balancing_type", "model.z_loss_weight", "model.input_jitter_eps":
 			base = parse(t, "data.train = ['a.txt']", "model.family=qwen3_moe")
 		case "model.mtp_weight":
 			base = parse(t, "data.train = ['a.txt']", "model.mtp_layers=1")
@@ -218,6 +229,7 @@ func TestWithShape(t *testing.T) {
 	}
 	want := shape
 	want.From, want.Dropout, want.MTPWeight, want.AuxLossWeight, want.FrozenDType = "runs/a", 0.25, 0.3, 0.001, FrozenAuto
+	want.LoadBalancingType = MicrobatchBalance
 	if !reflect.DeepEqual(c.Model, want) {
 		t.Errorf("got %+v, want %+v", c.Model, want)
 	}

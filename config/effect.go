@@ -17,6 +17,13 @@ type idleKey struct {
 	hint  string
 }
 
+// The ends of what idleKeys says of keys that only some families with experts have.
+const (
+	noTrait   = ", whose experts have no such setting"
+	noLatent  = ", which has no latent attention"
+	traitHint = `, or set family = "deepseek_v3"`
+)
+
 // idleKeys lists keys that would do nothing. A user who gives such a key expects an effect, so it is
 // an error, unless it has its default: a printed configuration gives every key.
 //
@@ -40,6 +47,40 @@ var idleKeys = []idleKey{
 		"", "leave mtp_weight out, or set mtp_layers"},
 	{"model.aux_loss_weight", "model.experts", func(c *Config) bool { return c.Model.Experts == 0 },
 		"", "leave aux_loss_weight out, or set experts"},
+	{"model.load_balancing_type", "model.experts", func(c *Config) bool { return c.Model.Experts == 0 },
+		"", "leave load_balancing_type out, or set experts"},
+	{"model.z_loss_weight", "model.experts", func(c *Config) bool { return c.Model.Experts == 0 },
+		"", "leave z_loss_weight out, or set experts"},
+	{"model.input_jitter_eps", "model.experts", func(c *Config) bool { return c.Model.Experts == 0 },
+		"", "leave input_jitter_eps out, or set experts"},
+	{"model.shared_expert_ffn", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.Shared },
+		func(m Model) bool { return m.SharedExpertFFN != 0 }), noTrait, "leave shared_expert_ffn out" + traitHint},
+	{"model.first_k_dense_replace", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.DenseFirst },
+		func(m Model) bool { return m.FirstKDenseReplace != 0 }), noTrait, "leave first_k_dense_replace out" + traitHint},
+	{"model.decoder_sparse_step", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.SparseStep },
+		func(m Model) bool { return m.DecoderSparseStep > 1 }), noTrait, `leave decoder_sparse_step out, or set family = "qwen3_moe"`},
+	{"model.norm_topk_prob", "model.family", func(c *Config) bool {
+		t := stages.ExpertTraitsOf(c.Model.Family)
+		return !t.Norms && c.Model.NormTopKProb != t.UsuallyNormed
+	}, noTrait, `leave norm_topk_prob out, or set family = "qwen3_moe"`},
+	{"model.routed_scaling_factor", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.Scales },
+		func(m Model) bool { return m.RoutedScalingFactor != 1 && m.RoutedScalingFactor != 0 }), noTrait,
+		"leave routed_scaling_factor out" + traitHint},
+	{"model.n_group", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.Groups },
+		func(m Model) bool { return m.NGroup != 0 }), noTrait, "leave n_group out" + traitHint},
+	{"model.router_bias_update_rate", "model.family", withoutTrait(func(t stages.ExpertTraits) bool { return t.Bias },
+		func(m Model) bool { return m.RouterBiasUpdateRate != 0 }), ", whose routers have no bias",
+		"leave router_bias_update_rate out" + traitHint},
+	{"model.q_lora_rank", "model.family", withoutLatent(func(m Model) int { return m.QLoRARank }), noLatent,
+		"leave q_lora_rank out" + traitHint},
+	{"model.kv_lora_rank", "model.family", withoutLatent(func(m Model) int { return m.KVLoRARank }), noLatent,
+		"leave kv_lora_rank out" + traitHint},
+	{"model.qk_nope_head_dim", "model.family", withoutLatent(func(m Model) int { return m.QKNopeHeadDim }), noLatent,
+		"leave qk_nope_head_dim out" + traitHint},
+	{"model.qk_rope_head_dim", "model.family", withoutLatent(func(m Model) int { return m.QKRopeHeadDim }), noLatent,
+		"leave qk_rope_head_dim out" + traitHint},
+	{"model.v_head_dim", "model.family", withoutLatent(func(m Model) int { return m.VHeadDim }), noLatent,
+		"leave v_head_dim out" + traitHint},
 
 	{"model.hidden", "model.family", inFamily("stack"), "", "leave hidden out: each layer of the stack has its own width"},
 	{"model.layers", "model.family", inFamily("stack"), "", "leave layers out: the stack lists the layers"},

@@ -92,8 +92,8 @@ type Run struct {
 // Model is the section [model].
 type Model struct {
 	// Architecture: a family of language models such as "gpt2", or "mlp" or "stack" for other data. The language models are "gpt2",
-	// "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "qwen3_5_text", "gpt_oss", "smollm3", "granite", "olmo2", "olmo3",
-	// "phi3", "gemma2", "gemma3_text" and "gemma4_text". A program can register more.
+	// "llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "deepseek_v3", "qwen3_5_text", "gpt_oss", "smollm3",
+	// "granite", "olmo2", "olmo3", "phi3", "gemma2", "gemma3_text" and "gemma4_text". A program can register more.
 	// Default: "gpt2".
 	Family string `toml:"family"`
 	// Number of transformer blocks, or of hidden layers of "mlp". Default: 4.
@@ -128,15 +128,54 @@ type Model struct {
 	MTPLayers int `toml:"mtp_layers"`
 	// Weight of the mean multi-token loss, added to the main loss. Default: 0.3.
 	MTPWeight float64 `toml:"mtp_weight"`
-	// Experts of each feed-forward part, of which a router chooses some for each token. For mixtral, qwen3_moe and gpt_oss. Default: 8
-	// for these, else 0.
+	// Experts of each feed-forward part, of which a router chooses some for each token. For mixtral, qwen2_moe, qwen3_moe,
+	// deepseek_v3 and gpt_oss. Default: 8 for these, else 0.
 	Experts int `toml:"experts"`
 	// Experts that compute each token. Default: 2, or model.experts if that is less.
 	ExpertsPerToken int `toml:"experts_per_token"`
 	// Width inside an expert. In mixtral and gpt_oss it is model.ffn. Default: model.ffn.
 	ExpertFFN int `toml:"expert_ffn"`
+	// Width inside the shared expert, which computes every token; 0: none. qwen2_moe and deepseek_v3 have one; in deepseek_v3 it is a
+	// multiple of model.expert_ffn. Default: model.expert_ffn for these, else 0.
+	SharedExpertFFN int `toml:"shared_expert_ffn"`
+	// First layers that have no experts. For deepseek_v3. Default: 1 for deepseek_v3, or 0 if it has one layer; else 0.
+	FirstKDenseReplace int `toml:"first_k_dense_replace"`
+	// Every how many layers have experts, the others a dense part; 0 and 1: all have them. For qwen2_moe and qwen3_moe. Default: 1.
+	DecoderSparseStep int `toml:"decoder_sparse_step"`
+	// Divide the weights of a token's experts by their sum. For qwen2_moe, qwen3_moe and deepseek_v3; mixtral always does.
+	// Default: true for mixtral, qwen3_moe and deepseek_v3, else false.
+	NormTopKProb bool `toml:"norm_topk_prob"`
+	// Factor of the weights of a token's experts; 0 is 1. For deepseek_v3. Default: 1.0.
+	RoutedScalingFactor float64 `toml:"routed_scaling_factor"`
+	// Groups into which the experts are divided, each counted by its two best; 0: none. For deepseek_v3. Default: 0.
+	NGroup int `toml:"n_group"`
+	// Groups among whose experts a token chooses. Default: half of model.n_group, rounded up.
+	TopKGroup int `toml:"topk_group"`
 	// Weight of the loss that balances the experts' loads, added to the main loss; 0: none. Default: 0.001.
 	AuxLossWeight float64 `toml:"aux_loss_weight"`
+	// What that loss balances: "aux_loss", a microbatch's tokens, or "seq_aux_loss", a sequence's.
+	// Default: "aux_loss".
+	LoadBalancingType string `toml:"load_balancing_type"`
+	// Step of the biases that balance loads without a loss; 0: they stay. After each update the bias of an expert with fewer
+	// tokens than the mean goes up by it, and that of one with more goes down. For deepseek_v3. Default: 0.001 for deepseek_v3 without
+	// model.from, else 0.0.
+	RouterBiasUpdateRate float64 `toml:"router_bias_update_rate"`
+	// Weight of the router's z-loss, the mean of the squared log-sum of a token's logits; 0: none. Default: 0.0.
+	ZLossWeight float64 `toml:"z_loss_weight"`
+	// Jitter of the router's input in training: factors within this distance of 1; 0: none. Default: 0.0.
+	InputJitterEps float64 `toml:"input_jitter_eps"`
+	// Width of the latent vector from which latent attention computes queries; 0: none. For deepseek_v3. Default: 0.
+	QLoRARank int `toml:"q_lora_rank"`
+	// Width of the latent vector from which latent attention computes keys and values. For deepseek_v3. Default: 4 ×
+	// model.qk_nope_head_dim for deepseek_v3, else 0.
+	KVLoRARank int `toml:"kv_lora_rank"`
+	// Channels of a head of latent attention without rotary positions. Default: hidden/heads for deepseek_v3, else 0.
+	QKNopeHeadDim int `toml:"qk_nope_head_dim"`
+	// Channels of a head of latent attention with rotary positions, which all heads of keys share; even. Default: half of
+	// model.qk_nope_head_dim, rounded up to an even number, for deepseek_v3; else 0.
+	QKRopeHeadDim int `toml:"qk_rope_head_dim"`
+	// Width of a head's values in latent attention. Default: model.qk_nope_head_dim for deepseek_v3, else 0.
+	VHeadDim int `toml:"v_head_dim"`
 	// Checkpoint to start from: a run's folder, a checkpoint, a Hugging Face directory, or a GGUF file. It sets the model's shape and
 	// weights, so leave out the keys of the shape. Default: "".
 	From string `toml:"from"`

@@ -167,7 +167,7 @@ func drawConfig(t *rapid.T) *Config {
 	}
 	c.Model.Dropout = rate.Draw(t, "dropout")
 	if rapid.Bool().Draw(t, "from a checkpoint") {
-		c.Model.From, c.Model.FrozenDType = file.Draw(t, "from"), FrozenAuto
+		c.Model.From, c.Model.FrozenDType, c.Model.LoadBalancingType = file.Draw(t, "from"), FrozenAuto, MicrobatchBalance
 	} else {
 		c.Model = drawShape(t, c.Model.Dropout)
 	}
@@ -193,13 +193,13 @@ func drawConfig(t *rapid.T) *Config {
 
 func drawShape(t *rapid.T, dropout float64) Model {
 	m := Model{
-		FrozenDType: FrozenAuto,
-		Family:      rapid.SampledFrom([]string{"gpt2", "llama", "mistral", "qwen3"}).Draw(t, "family"),
-		Layers:      rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
-		KVHeads:     rapid.IntRange(1, 64).Draw(t, "kv_heads"),
-		FFN:         rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
-		Context:     rapid.IntRange(1, maxStepTokens/(64*64)).Draw(t, "context"),
-		Dropout:     dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
+		FrozenDType: FrozenAuto, LoadBalancingType: MicrobatchBalance,
+		Family:  rapid.SampledFrom([]string{"gpt2", "llama", "mistral", "qwen3"}).Draw(t, "family"),
+		Layers:  rapid.IntRange(1, MaxLayers).Draw(t, "layers"),
+		KVHeads: rapid.IntRange(1, 64).Draw(t, "kv_heads"),
+		FFN:     rapid.IntRange(1, MaxFFN).Draw(t, "ffn"),
+		Context: rapid.IntRange(1, maxStepTokens/(64*64)).Draw(t, "context"),
+		Dropout: dropout, TieEmbeddings: rapid.Bool().Draw(t, "tie_embeddings"),
 		RopeTheta: rapid.Float64Range(1, MaxRopeTheta).Draw(t, "rope_theta"),
 		Vocab:     rapid.IntRange(0, MaxVocab).Draw(t, "vocab"),
 		MTPWeight: rapid.Float64Range(0, maxMTPWeight).Draw(t, "mtp_weight"),

@@ -20,5 +20,7 @@ func (c *checker) wholeDocuments(key, parts, why string) (refuse func(other stri
 	refuse("model.aux_loss_weight", c.Model.Experts > 0 && c.Model.AuxLossWeight > 0,
 		fmt.Sprintf("cannot be combined with the balance loss of experts, but %s", c.say("model.aux_loss_weight")),
 		"set aux_loss_weight = 0.0")
+	refuse("model.z_loss_weight", c.Model.Experts > 0 && c.Model.ZLossWeight > 0,
+		fmt.Sprintf("cannot be combined with the z-loss of routers, but %s", c.say("model.z_loss_weight")), "leave z_loss_weight out")
 	return refuse
 }

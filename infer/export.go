@@ -122,7 +122,11 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 			if err != nil {
 				return e, &SetupError{Err: err}
 			}
-			t := safetensors.Tensor{Name: part.Name, DType: dtype, Shape: part.Shape}
+			as := dtype
+			if p.Float32 {
+				as = "F32"
+			}
+			t := safetensors.Tensor{Name: part.Name, DType: as, Shape: part.Shape}
 			t.Stream = func(to io.Writer) error { // reads one tensor after the other: those of a GGUF file are converted in memory
 				if part.Strides != nil && !w.asStored(p) { // some experts at a time
 					return w.spread(to, dtype, p, part)
@@ -131,7 +135,7 @@ func Export(ctx context.Context, o ExportOptions) (e Exported, err error) {
 				if err != nil {
 					return err
 				}
-				converted, err := safetensors.Converted(t.Name, dtype, t.Shape, stored, data)
+				converted, err := safetensors.Converted(t.Name, as, t.Shape, stored, data)
 				if err == nil {
 					_, err = converted.WriteTo(to)
 				}

@@ -129,7 +129,7 @@ func (m *Model) adapt() error {
 		return err
 	}
 	for _, p := range m.Params {
-		p.Frozen = p.Constant || !match.saves(modulesOf(p))
+		p.Frozen = p.Constant || p.Fixed || !match.saves(modulesOf(p))
 	}
 	if err := match.savesAll(m); err != nil {
 		return err

@@ -151,11 +151,7 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	if c.stage.opts.Context.size() > 1 {
 		b.ringAttention(c, s, o, q, k, v)
 	} else {
-		c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
-			of := sequences{first, last, c.mb.Sequences}
-			a.Starts = of.rows(a.Starts)
-			c.Attention(of.rows(o), of.rows(q), of.rows(k), of.rows(v), of.rows(s.lse), a)
-		}, b.attention(c))
+		b.attend(c, o, q, k, v, s.lse)
 	}
 	b.freeQK(c, q, k)
 	b.freeV(c, v, vStats)
@@ -168,6 +164,15 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 		c.Gate(o, s.gate, s.inner, outputGate)
 	}
 	return o
+}
+
+// attend records attention over whole sequences.
+func (b *attentionMixer) attend(c *pass, o, q, k, v, lse tensorops.Tensor) {
+	c.eachAttention(b.heads, func(first, last int, a tensorops.AttentionOpts) {
+		of := sequences{first, last, c.mb.Sequences}
+		a.Starts = of.rows(a.Starts)
+		c.Attention(of.rows(o), of.rows(q), of.rows(k), of.rows(v), of.rows(lse), a)
+	}, b.attention(c))
 }
 
 // sinkOpts returns the sizes of the sinks' operation. The ranks of a context group have the halves

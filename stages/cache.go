@@ -32,6 +32,18 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 	v, vStats := b.normV(c, v)
 	b.rotate(c, q, k, false)
 	o := b.attended(c)
+	b.decodeRuns(c, caches, o, q, k, v)
+	b.freeQK(c, q, k)
+	b.freeV(c, v, vStats)
+	if b.spec.outputGate {
+		c.Gate(o, gate, o, outputGate)
+	}
+	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2], &gate)
+	return o
+}
+
+// decodeRuns records attention for the new positions of sequences.
+func (b *attentionMixer) decodeRuns(c *pass, caches []mixerCache, o, q, k, v tensorops.Tensor) {
 	for i, r := range c.runs() {
 		if c.fed.branch {
 			h, _ := caches[i].(*keysValues)
@@ -40,13 +52,6 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 		}
 		b.attendCached(c, o, q, k, v, r, caches[i].(*keysValues))
 	}
-	b.freeQK(c, q, k)
-	b.freeV(c, v, vStats)
-	if b.spec.outputGate {
-		c.Gate(o, gate, o, outputGate)
-	}
-	free(c.List, &n, &stats[0], &stats[1], &qkv[0], &qkv[1], &qkv[2], &gate)
-	return o
 }
 
 // attendCached records attention for the new positions r of a sequence: their keys and values go to the cache, and their

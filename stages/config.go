@@ -3,6 +3,7 @@ package stages
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -64,6 +65,8 @@ type Config struct {
 	LogitSoftCap     float64 `json:",omitempty"` // limit of the logits; 0: none
 	// Delta describes the decoder layers that have the gated delta rule instead of attention.
 	Delta DeltaConfig `json:",omitzero"`
+	// Latent describes the attention of all layers, if it is latent attention.
+	Latent LatentConfig `json:",omitzero"`
 	// Experts describes the decoder layers that have a mixture of experts.
 	Experts ExpertConfig `json:",omitzero"`
 	// Adapter describes adapters of the linear layers; nil: there are none.
@@ -118,7 +121,7 @@ func (c Config) Validate() error {
 		}
 	}
 	switch {
-	case c.HeadDim == 0 && c.Hidden%c.Heads != 0:
+	case c.HeadDim == 0 && c.Latent.none() && c.Hidden%c.Heads != 0:
 		return fmt.Errorf("%w: hidden %d is not a multiple of heads %d", ErrModel, c.Hidden, c.Heads)
 	case c.Heads%c.KVHeads != 0:
 		return fmt.Errorf("%w: heads %d is not a multiple of kv_heads %d", ErrModel, c.Heads, c.KVHeads)
@@ -161,7 +164,7 @@ func (c Config) checkSwitches() error {
 	if t := c.WindowTheta; t != 0 && !(t >= MinRopeTheta && t <= MaxRopeTheta) {
 		return fmt.Errorf("%w: the %s is %g: it must be from %g to %g", ErrModel, windowThetaSwitch, t, float64(MinRopeTheta), MaxRopeTheta)
 	}
-	if err := errors.Join(c.checkDelta(), c.checkExperts()); err != nil {
+	if err := errors.Join(c.checkDelta(), c.checkLatent(), c.checkExperts()); err != nil {
 		return err
 	}
 	return c.checkLayers(noRopeSwitch, c.NoRope)
@@ -189,15 +192,18 @@ const (
 
 // switches names the settings that only some families have and that are not their usual values.
 func (c Config) switches() (names []string) {
-	for name, set := range map[string]bool{
-		deltaSwitch: !c.Delta.none(), expertSwitch: !c.Experts.none(), gateSwitch: c.Experts.GateLimit != 0 || c.Experts.GateAlpha != 0,
+	own := c.Experts.switches()
+	maps.Copy(own, map[string]bool{
+		deltaSwitch: !c.Delta.none(), expertSwitch: !c.Experts.none(), latentSwitch: !c.Latent.none(),
+		gateSwitch:   c.Experts.GateLimit != 0 || c.Experts.GateAlpha != 0,
 		noRopeSwitch: len(c.NoRope) > 0, windowThetaSwitch: c.WindowTheta != 0, partialSwitch: c.RopeScaling.Partial != 0,
 		"attention scale":    c.AttentionScale != 0,
 		"attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0, fullHeadSwitch: c.FullHeadDim != 0, fullKVSwitch: c.FullKVHeads != 0,
 		valuesSwitch: c.ValuesAreKeys,
-	} {
+	})
+	for name, set := range own {
 		if set {
 			names = append(names, name)
 		}
@@ -224,15 +230,18 @@ func (c *Config) SetDefaults() {
 	}
 }
 
-// headDim returns D, the channels of a head.
+// headDim returns D, the channels of a head of queries and keys.
 func (c Config) headDim() int {
+	if !c.Latent.none() {
+		return c.Latent.width()
+	}
 	if c.HeadDim != 0 {
 		return c.HeadDim
 	}
 	return c.Hidden / c.Heads
 }
 
-// QueryWidth returns the width of the queries, which is also that of attention's output.
+// QueryWidth returns the width of the queries, which is also that of attention's output unless it is latent.
 func (c Config) QueryWidth() int { return c.Heads * c.headDim() }
 
 // KVWidth returns the width of the keys and of the values.

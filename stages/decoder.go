@@ -28,6 +28,7 @@ type decoder struct {
 	// scratch sets the switches of a model that is trained from scratch, for which there is no key in
 	// a run's configuration; nil: there are none.
 	scratch func(c *Config)
+	traits  ExpertTraits // of a family with experts: which settings of them it has
 }
 
 // sizes are the values of a configuration class whose keys a config.json leaves out.
@@ -52,6 +53,7 @@ type tensorNames struct {
 	// has its own.
 	qkv, gateUp string
 	delta       deltaNames // of layers with the gated delta rule
+	latent      latentNames
 	experts     expertNames
 }
 
@@ -91,6 +93,9 @@ func (f *decoder) defaults(c *Config) {
 
 func (f *decoder) check(c Config) error {
 	d := c.headDim()
+	if !c.Latent.none() {
+		d = c.Latent.Rope // checkLatent checked the widths of heads
+	}
 	switch {
 	case d%2 != 0 && c.RopeScaling.Partial == 0:
 		return fmt.Errorf("%w: rotary positions need heads of even width, but hidden %d / heads %d is %d", ErrModel, c.Hidden, c.Heads, d)
@@ -146,9 +151,12 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 		return m.rmsNorm(at+name, c.Hidden, spec.normOffset, bySequence)
 	}
 	b.norm1 = norm(f.names.norm1, spec.before())
-	if spec.mixer == mixDelta {
+	switch spec.mixer {
+	case mixDelta:
 		b.mixer, b.proj = f.delta(m, spec, at)
-	} else {
+	case mixLatent:
+		b.mixer, b.proj = f.latent(m, spec, at, drop)
+	default:
 		b.mixer, b.proj = f.attention(m, spec, at, drop)
 	}
 	b.after1 = norm(f.names.after1, spec.after())
@@ -212,6 +220,13 @@ func (f *decoder) linear(m *Model, name string, init Init, bias bool, in, out in
 	if bias {
 		l.b, l.hasBias = m.add(name+".bias", zeros, out), true
 	}
+	return l
+}
+
+// whole adds a linear layer that every rank of a tensor-parallel group has.
+func (f *decoder) whole(m *Model, name string, init Init, bias bool, in, out int) linear {
+	l := f.linear(m, name, init, bias, in, out)
+	l.out = out
 	return l
 }
 

@@ -7,7 +7,7 @@ const EMAPart = "ema"
 
 // allocAverage allocates the moving average of a parameter, or of this rank's part of it.
 func (s *Stage) allocAverage(l *tensorops.List, h *localParam) {
-	if p := s.ofState(h.param); s.opts.Optimizer.EMA > 0 && p.Len() > 0 {
+	if p := s.ofState(h.param); s.opts.Optimizer.EMA > 0 && p.Len() > 0 && p.LoadRate == 0 {
 		h.ema = l.Alloc(tensorops.Float32, p.Shape...)
 		l.Fill(h.ema, 0)
 	}

@@ -5,6 +5,8 @@ import "fmt"
 // expertNames are the names of a layer's experts in files. In a run all experts have one parameter for each kind of matrix.
 type expertNames struct {
 	router, list, gate, up, down string
+	bias                         string // of the router, without an end
+	shared, sharedGate           string // the shared expert, whose parts have the names of the experts', and its gate
 	// stacked says that files have the matrices of all experts in one tensor, by inputs, with the columns of gate and up by turns:
 	// GPT-OSS. Otherwise they have a tensor for each expert, with its number between the name of the list and that of the matrix.
 	stacked bool

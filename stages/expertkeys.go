@@ -10,10 +10,12 @@ import (
 
 // expertKeys are the keys of experts until all are read.
 type expertKeys struct {
-	count, perToken, width, every said[int]
-	perTokenAgain                 said[int]
-	renormalize                   said[bool]
-	dense                         []int
+	count, perToken, width, every    said[int]
+	perTokenAgain                    said[int]
+	shared, first, groups, topGroups said[int] // the shared expert's width or number, first layers without experts
+	scale                            said[float64]
+	renormalize                      said[bool]
+	dense                            []int
 }
 
 // denseLayers reads the layers without experts.
@@ -45,17 +47,72 @@ var trainingOfExperts = keySet{
 		return rules{"output_router_logits": neutral, "router_aux_loss_coef": orNull(number(new(said[float64]), 0, maxFactor))}
 	},
 	write: func(c Config, h *hfWritten) {
-		text := strconv.FormatFloat(c.Experts.AuxLossWeight, 'g', -1, 64)
-		if !strings.ContainsAny(text, ".e") { // transformers 5 refuses a whole number
-			text += ".0"
-		}
-		h.add("router_aux_loss_coef", json.RawMessage(text))
+		h.add("router_aux_loss_coef", floatText(c.Experts.AuxLossWeight))
 	},
 }
 
+// floatText writes a number that transformers 5 takes for one that need not be whole.
+func floatText(v float64) json.RawMessage {
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if !strings.ContainsAny(text, ".e") {
+		text += ".0"
+	}
+	return json.RawMessage(text)
+}
+
+// scale returns the factor of the weights of a token's experts.
+func (x ExpertConfig) scale() float64 {
+	if x.Router.Scale == 0 {
+		return 1
+	}
+	return x.Router.Scale
+}
+
+// ExpertTraits says which settings of experts the models of a family have.
+type ExpertTraits struct {
+	Any           bool // their layers have experts
+	Shared        bool // a shared expert
+	DenseFirst    bool // first layers without experts
+	SparseStep    bool // experts in every nth layer
+	Norms         bool // the weights of a token's experts are divided by their sum, or not
+	UsuallyNormed bool // they are, unless a configuration says otherwise
+	Scales        bool // a factor of these weights
+	Groups        bool
+	Bias          bool // a bias of the router, which only balancing moves
+}
+
+// ExpertTraitsOf returns those of a family; the zero value if it has no experts.
+func ExpertTraitsOf(family string) ExpertTraits {
+	if f, ok := languageOf(family).(*decoder); ok {
+		return f.traits
+	}
+	return ExpertTraits{}
+}
+
 // HasExperts reports whether layers of a family have experts.
-func HasExperts(family string) bool {
-	return family == Qwen3MoE || family == Mixtral || family == GPTOSS
+func HasExperts(family string) bool { return ExpertTraitsOf(family).Any }
+
+// DenseLayers returns those of N layers without experts, if the first ones have none, and then all but each step-th.
+func DenseLayers(layers, first, step int) (dense []int) {
+	for i := range layers {
+		if i < first || (i+1)%max(step, 1) != 0 {
+			dense = append(dense, i)
+		}
+	}
+	return dense
+}
+
+// DensePattern returns the numbers from which DenseLayers makes a list, as far as a family has them; 0 and 1 if there are none.
+func DensePattern(layers int, dense []int, t ExpertTraits) (first, step int) {
+	if t.DenseFirst && slices.Equal(dense, DenseLayers(layers, len(dense), 1)) {
+		return len(dense), 1
+	}
+	for step := 2; t.SparseStep && step <= layers; step++ {
+		if slices.Equal(dense, DenseLayers(layers, 0, step)) {
+			return 0, step
+		}
+	}
+	return 0, 1
 }
 
 // needExperts refuses a model of a family with experts that has none.

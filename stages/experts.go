@@ -13,12 +13,16 @@ type expertFFN struct {
 	gate, up, down use               // the experts' matrices one after another: [E, F, C] two times, and [E, C, F]
 	biases         *expertBiases     // nil: there are none
 	adapters       [3]*expertAdapter // of gate, up and down; nil: none
+	bias           use               // [E], if the router has one
+	shared         *sharedExpert     // nil: none
 }
 
 // expertState holds what a backward needs. The rows that the experts read, and those that they return, are not kept.
 type expertState struct {
 	scores, weights, experts, places, offsets tensorops.Tensor // see tensorops.List.Route
 	table, held                               tensorops.Tensor // in an expert group: see tensorops.List.SourceOffsets
+	logits                                    tensorops.Tensor // with a z-loss
+	shared                                    *sharedState     // of the shared expert, if there is one
 	u                                         [2]tensorops.Tensor
 	// Kept for weightGrad: the activation times its weight, and gradients.
 	activation tensorops.Tensor
@@ -29,20 +33,42 @@ type expertState struct {
 func (s *expertState) drop(l *tensorops.List) {
 	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets)
 	free(l, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
+	free(l, &s.logits)
+	if s.shared != nil {
+		s.shared.drop(l)
+	}
 }
 
-func (*expertFFN) newState() feedForwardState { return new(expertState) }
+func (f *expertFFN) newState() feedForwardState {
+	s := new(expertState)
+	if f.shared != nil {
+		s.shared = new(sharedState)
+	}
+	return s
+}
 
 func (f *expertFFN) uses() []use {
 	us := append([]use{f.router, f.gate, f.up, f.down}, f.biases.uses()...)
 	for _, a := range f.adapters {
 		us = append(us, a.uses()...)
 	}
+	if f.spec.router.Bias {
+		us = append(us, f.bias)
+	}
+	if f.shared != nil {
+		us = append(us, f.shared.uses()...)
+	}
 	return us
 }
 
-// linears returns none: the matrices of experts have adapters of another kind, and no packed forms. The router's matrix is small.
-func (*expertFFN) linears() []*linear { return nil }
+// linears returns those of the shared expert: the matrices of the others have adapters of another kind, and no packed forms. The router's
+// matrix is small.
+func (f *expertFFN) linears() []*linear {
+	if f.shared == nil {
+		return nil
+	}
+	return f.shared.linears()
+}
 
 // pairs returns the number of pairs of a position and one of its experts.
 func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
@@ -69,16 +95,37 @@ func (f *expertFFN) route(c *pass, s *expertState, n tensorops.Tensor) {
 	s.scores, s.weights = c.Alloc(tensorops.Float32, rows, f.spec.count), c.Alloc(tensorops.Float32, rows, k)
 	s.experts, s.places = c.Alloc(tensorops.Int32, rows, k), c.Alloc(tensorops.Int32, rows, k)
 	s.offsets = c.Alloc(tensorops.Int32, f.spec.count+1)
-	c.MatMul(s.scores, n, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16, Bias: f.biasOf(c, f.router)})
-	c.Route(s.scores, s.weights, s.experts, s.places, s.offsets, s.scores, tensorops.Tensor{}, f.spec.route())
+	logits := s.scores
+	if f.spec.zLoss != 0 && c.mb.Train {
+		s.logits = c.AllocLike(s.scores)
+		logits = s.logits
+	}
+	in := f.jittered(c, n)
+	c.MatMul(logits, in, c.weight(f.router), tensorops.MatMulOpts{TransB: true, BF16: c.stage.opts.BF16, Bias: f.biasOf(c, f.router)})
+	if in != n {
+		c.Free(in)
+	}
+	c.Route(s.scores, s.weights, s.experts, s.places, s.offsets, logits, c.optional(f.bias, f.spec.router.Bias), f.spec.route(0))
 	f.shareRoutes(c, s)
+}
+
+// jittered returns the router's input: n, or in training a copy with random factors.
+func (f *expertFFN) jittered(c *pass, n tensorops.Tensor) tensorops.Tensor {
+	if !c.drops(f.spec.jitter) {
+		return n
+	}
+	in := c.AllocLike(n)
+	c.jitter(in, n, tensorops.Tensor{}, f.spec.jitter)
+	return in
 }
 
 func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) tensorops.Tensor {
 	s, width := st.(*expertState), n.Cols()
 	f.route(c, s, n)
 	rows := f.dispatch(c, s, n)
-	c.Free(n)
+	if f.shared == nil {
+		c.Free(n)
+	}
 	s.u[0] = f.product(c, s, rows, f.gate, c.inner(), f.spec.width)
 	s.u[1] = f.product(c, s, rows, f.up, c.inner(), f.spec.width)
 	f.adapters[ofGate].forward(c, s, s.u[0], rows)
@@ -93,6 +140,11 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	y := c.ofPositions(skip, c.mb.Positions)
 	c.Combine(y, out, s.places, s.weights)
 	c.Free(out)
+	if f.shared != nil {
+		more := f.shared.forward(c, s.shared, n, skip)
+		c.Add(y, y, more)
+		c.Free(more)
+	}
 	return y
 }
 
@@ -110,7 +162,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	dweights := f.weigh(c, s, s.activation, dg)
 	f.weighBias(c, s, dweights, dy)
 	s.dlogits = c.AllocLike(s.scores)
-	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, f.spec.routeGrad(c.rows()))
+	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, s.logits, f.spec.routeGrad(c.rows(), c.mb.Sequences))
 	c.Free(dweights)
 	s.du[0], s.du[1] = c.AllocLike(s.u[0]), dg
 	c.GateGrad(s.du[0], s.du[1], dg, s.u[0], s.u[1], f.act)
@@ -126,7 +178,17 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, drows, s.places, tensorops.Tensor{})
 	c.Free(drows)
-	c.MatMul(dn, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
+	if c.drops(f.spec.jitter) {
+		din := c.AllocLike(dn)
+		c.MatMul(din, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{BF16: o.BF16})
+		c.jitter(dn, din, dn, f.spec.jitter)
+		c.Free(din)
+	} else {
+		c.MatMul(dn, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
+	}
+	if f.shared != nil {
+		f.shared.inputGrad(c, s.shared, dn, dy)
+	}
 	return dn
 }
 
@@ -145,6 +207,9 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 		c.Free(rows)
 	}
 	free(c.List, &s.activation)
+	if f.shared != nil {
+		f.shared.downGrad(c, s.shared, dy)
+	}
 	n := norm()
 	rows := f.dispatch(c, s, n)
 	for i, w := range []use{f.gate, f.up} {
@@ -161,8 +226,15 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 			c.ColSum(c.grad(b.router), s.dlogits)
 		}
 	}
+	if f.shared != nil {
+		f.shared.weightGrad(c, s.shared, n)
+	}
 	if !f.router.frozen() {
-		c.MatMul(c.grad(f.router), s.dlogits, n, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
+		in := f.jittered(c, n)
+		c.MatMul(c.grad(f.router), s.dlogits, in, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
+		if in != n {
+			c.Free(in)
+		}
 	}
 	c.Free(n)
 	s.drop(c.List)

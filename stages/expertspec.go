@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,9 +23,18 @@ type ExpertConfig struct {
 	GateAlpha float64 `json:",omitempty"`
 	// Renormalize divides the weights of a token's experts by their sum.
 	Renormalize bool `json:",omitempty"`
+	// Router says how scores are computed and experts are chosen, other than by the largest of a softmax.
+	Router RouterConfig `json:",omitzero"`
+	// SharedWidth is the inner width of the shared expert, which computes every token and whose output is added; 0: there is none.
+	// SharedGate multiplies its output by σ of a linear function of the token.
+	SharedWidth int  `json:",omitempty"`
+	SharedGate  bool `json:",omitempty"`
+	// Balance is what training does to balance loads, besides AuxLossWeight.
+	Balance BalanceConfig `json:",omitzero"`
 	// AuxLossWeight is the weight of the balance loss in the total loss. The loss of a layer and a microbatch of N tokens is
-	// E·Σ f[e]·P[e], with f[e] the pairs of a token and expert e, divided by N, and P[e] the mean of the router's softmax:
-	// PerToken if all experts have equal loads. The balance loss of a microbatch is the mean over the layers with experts,
+	// E·Σ f[e]·P[e], with f[e] the pairs of a token and expert e, divided by N, and P[e] the mean of the router's softmax, or of its
+	// sigmoids divided by their sum: PerToken if all experts have equal loads. The balance loss of a microbatch is the mean over the
+	// layers with experts,
 	// weighted by its tokens. Transformers has one loss over all layers, with the means of f and P over them, which layers in
 	// different stages cannot share; with one layer of experts the two are the same.
 	AuxLossWeight float64 `json:",omitempty"`
@@ -49,8 +59,10 @@ func (x ExpertConfig) layers(all int) int {
 func (c Config) checkExperts() error {
 	x := c.Experts
 	if x.none() {
-		if x.PerToken != 0 || x.Width != 0 || len(x.Dense) > 0 || x.Renormalize || x.AuxLossWeight != 0 || x.GateLimit != 0 ||
-			x.GateAlpha != 0 {
+		if x.PerToken != 0 || x.Width != 0 || len(x.Dense) > 0 || x.Renormalize || x.AuxLossWeight != 0 ||
+			x.GateLimit != 0 || x.GateAlpha != 0 ||
+			x.SharedWidth != 0 ||
+			x.SharedGate || x.Router != (RouterConfig{}) || x.Balance != (BalanceConfig{}) {
 			return fmt.Errorf("%w: the sizes of experts are set, but there are no experts: set their number, or leave the sizes out",
 				ErrModel)
 		}
@@ -68,11 +80,18 @@ func (c Config) checkExperts() error {
 	case !isFactor(x.GateLimit) || !isFactor(x.GateAlpha):
 		return fmt.Errorf("%w: the %s are %g and %g: each must be from %g to %g", ErrModel, gateSwitch, x.GateLimit, x.GateAlpha, minFactor,
 			maxFactor)
+	case x.SharedWidth < 0 || x.SharedWidth > MaxFFN:
+		return fmt.Errorf("%w: the shared expert has width %d: it must be from 1 to %d, or 0 for none", ErrModel, x.SharedWidth, MaxFFN)
+	case x.SharedGate && x.SharedWidth == 0:
+		return fmt.Errorf("%w: the shared expert has a gate, but no width: set its width, or leave the gate out", ErrModel)
 	case c.MLPBias:
 		return fmt.Errorf("%w: experts with biases are not supported: leave mlp_bias out", ErrModel)
 	case int64(x.Count)*int64(max(x.Width, c.Hidden)) > tensorops.MaxDim:
 		return fmt.Errorf("%w: %d experts of width %d at hidden %d exceed the limit of %d rows in a matrix", ErrModel, x.Count, x.Width,
 			c.Hidden, tensorops.MaxDim)
+	}
+	if err := errors.Join(x.checkRouter(), x.Balance.check()); err != nil {
+		return err
 	}
 	return c.checkLayers("layers without experts", x.Dense)
 }
@@ -81,34 +100,50 @@ func (c Config) checkExperts() error {
 type expertSpec struct {
 	count, perToken, width int
 	renormalize            bool
-	biases                 bool    // of the router and of the experts
-	balance                float64 // weight of this layer's balance loss
+	biases                 bool // of the router and of the experts
+	router                 RouterConfig
+	sharedWidth            int
+	sharedGate             bool
+	balance, zLoss         float64 // weights of this layer's balance loss and z-loss
+	bySequence             bool    // the balance loss is that of each sequence
+	biasRate               float64
+	jitter                 site
 }
 
 // expertLayer gives layer i experts if the Config says so.
 func (c Config) expertLayer(i int, l *layerSpec) {
-	if x := c.Experts; !x.none() && !slices.Contains(x.Dense, i) {
-		share := x.AuxLossWeight / float64(max(1, x.layers(c.Layers)+c.MTPLayers))
-		l.experts = expertSpec{count: x.Count, perToken: x.PerToken, width: x.Width, renormalize: x.Renormalize, balance: share}
+	x := c.Experts
+	if x.none() || slices.Contains(x.Dense, i) {
+		return
 	}
+	layers := float64(max(1, x.layers(c.Layers)+c.MTPLayers))
+	l.experts = expertSpec{count: x.Count, perToken: x.PerToken, width: x.Width, renormalize: x.Renormalize, router: x.Router,
+		sharedWidth: x.SharedWidth, sharedGate: x.SharedGate, balance: x.AuxLossWeight / layers, zLoss: x.Balance.ZLossWeight / layers,
+		bySequence: x.Balance.BySequence, biasRate: x.Balance.BiasRate, jitter: jitterSite(i, x.Balance.Jitter)}
 }
 
-// route returns the options of the router's forward.
-func (x expertSpec) route() tensorops.RouteOpts {
-	return tensorops.RouteOpts{Renormalize: x.renormalize}
+// route returns the options of the router's forward, and those of its statistics over a number of sequences.
+func (x expertSpec) route(sequences int) tensorops.RouteOpts {
+	o := tensorops.RouteOpts{Sigmoid: x.router.Sigmoid, Renormalize: x.renormalize, Scale: x.router.Scale, Groups: x.router.Groups,
+		TopGroups: x.router.TopGroups}
+	if x.bySequence {
+		o.Sequences = sequences
+	}
+	return o
 }
 
 // routeGrad returns those of its gradient. The loss is summed over the tokens, and so the gradient of the balance loss
-// is that of rows·balance·E·Σ f[e]·P[e].
-func (x expertSpec) routeGrad(rows int) tensorops.RouteOpts {
-	o := x.route()
-	o.Balance = x.balance * float64(x.count) / float64(max(rows, 1))
+// is that of rows·balance·E·Σ f[e]·P[e], of all rows or of those of each sequence, and that of the z-loss is of zLoss·Σ lse².
+func (x expertSpec) routeGrad(rows, sequences int) tensorops.RouteOpts {
+	o := x.route(sequences)
+	o.Balance = x.balance * float64(x.count) / float64(max(rows/max(o.Sequences, 1), 1))
+	o.ZLoss = x.zLoss
 	return o
 }
 
 // flops estimates the floating-point operations of a forward pass for one token.
 func (x expertSpec) flops(hidden float64) float64 {
-	return 2*hidden*float64(x.count) + 6*hidden*float64(x.width)*float64(x.perToken)
+	return 2*hidden*float64(x.count) + 6*hidden*(float64(x.width)*float64(x.perToken)+float64(x.sharedWidth))
 }
 
 // experts adds a layer's router and experts.
@@ -139,6 +174,12 @@ func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 		ffn.biases.gate, ffn.biases.up, ffn.biases.down = b.gate, b.up, b.down
 	}
 	n.files(ffn, at, hidden)
+	if x.router.Bias {
+		ffn.bias = m.loadBias(at+n.bias, x.count, x.biasRate)
+	}
+	if x.sharedWidth > 0 {
+		ffn.shared = f.sharedExpert(m, spec, at)
+	}
 	return ffn
 }
 

@@ -1,6 +1,10 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // Objective is what a chunk's gradient is the gradient of, at a loss scale of 1: the
 // main loss and the weighted losses of multi-token prediction.
@@ -16,8 +20,8 @@ func (s *Stage) Objective(chunk, index int) float64 {
 	return sum + s.balance(f)
 }
 
-// balance is the weighted balance loss of a microbatch whose backward has not begun, on a device of float64 numbers. Without
-// a weight nothing is read.
+// balance is the weighted balance loss and z-loss of a microbatch whose backward has not begun, on a device of float64 numbers.
+// Without weights nothing is read.
 func (s *Stage) balance(f *inFlight) (sum float64) {
 	for i, l := range s.model.layers {
 		b, ok := l.(*block)
@@ -25,15 +29,32 @@ func (s *Stage) balance(f *inFlight) (sum float64) {
 			continue
 		}
 		x, ok := b.ffn.(*expertFFN)
-		if !ok || x.spec.balance == 0 {
+		if !ok || x.spec.balance == 0 && x.spec.zLoss == 0 {
 			continue
 		}
 		st := f.states[i].(*blockState).ffn.(*expertState)
-		scores, offsets := tensorops.Elements[float64](st.scores), tensorops.Elements[int32](st.offsets)
-		rows := float64(f.mb.Sequences * f.mb.Positions)
-		for at, score := range scores {
-			e := at % x.spec.count
-			sum += x.spec.balance * float64(x.spec.count) * float64(offsets[e+1]-offsets[e]) / rows * score
+		runs, rows, n := 1, f.mb.Sequences*f.mb.Positions, x.spec.count
+		if x.spec.bySequence {
+			runs = f.mb.Sequences
+		}
+		scores, experts, loads := tensorops.Elements[float64](st.scores), tensorops.Elements[int32](st.experts), make([]float64, runs*n)
+		for pair, e := range experts {
+			loads[pair*runs/len(experts)*n+int(e)]++
+		}
+		for row := range rows {
+			total, lse := 0.0, 0.0
+			for e := range n {
+				total += scores[row*n+e]
+				if x.spec.zLoss != 0 {
+					lse += math.Exp(tensorops.Elements[float64](st.logits)[row*n+e])
+				}
+			}
+			for e := range n {
+				sum += x.spec.balance * float64(n) * loads[row*runs/rows*n+e] * float64(runs) / float64(rows) * scores[row*n+e] / total
+			}
+			if lse != 0 {
+				sum += x.spec.zLoss * math.Log(lse) * math.Log(lse)
+			}
 		}
 	}
 	return sum

@@ -269,6 +269,21 @@ func TestLoadsInTransformers(t *testing.T) {
 			c.Experts.GateLimit = 1
 			c.RopeScaling = stages.RopeScaling{Type: "yarn", Factor: 4, Original: 4, BetaFast: 0.5, BetaSlow: 0.1, Fractional: true}
 		}),
+		"qwen2_moe": plain(stages.Qwen2MoE, func(c *stages.Config) {
+			c.Experts = experts(5, 3, 10)
+			c.Experts.Dense, c.Experts.SharedWidth, c.Experts.SharedGate = []int{1}, 14, true
+		}),
+		"deepseek_v3": plain(stages.DeepSeekV3, func(c *stages.Config) {
+			c.KVHeads, c.Latent = 4, stages.LatentConfig{QRank: 9, KVRank: 7, Nope: 6, Rope: 4, Value: 5, Interleave: true}
+			c.Experts = experts(6, 3, 10)
+			c.Experts.Dense, c.Experts.SharedWidth = []int{0}, 20
+			c.Experts.Router = stages.RouterConfig{Sigmoid: true, Bias: true, Groups: 3, TopGroups: 2, Scale: 2}
+		}),
+		"deepseek_v3-plain": plain(stages.DeepSeekV3, func(c *stages.Config) {
+			c.KVHeads, c.Latent, c.Tie = 4, stages.LatentConfig{KVRank: 7, Nope: 6, Rope: 4, Value: 12}, true
+			c.Experts = stages.ExpertConfig{Count: 3, PerToken: 2, Width: 10, SharedWidth: 10}
+			c.Experts.Router = stages.RouterConfig{Sigmoid: true, Bias: true}
+		}),
 		"mistral":         plain(stages.Mistral, func(c *stages.Config) { c.HeadDim = 6 }),
 		"mistral-window":  plain(stages.Mistral, func(c *stages.Config) { c.Window = 4 }),
 		"qwen2":           plain(stages.Qwen2, func(c *stages.Config) { c.Tie = true }),

@@ -44,6 +44,7 @@ var gptOSSFamily = &decoder{
 		}
 		return errors.Join(c.noMLPBias(), c.needExperts())
 	},
+	traits: ExpertTraits{Any: true, UsuallyNormed: true},
 	scratch: func(c *Config) {
 		c.AttentionBias, c.Experts.Renormalize = true, !c.Experts.none()
 		gemmaWindows(c, gptOSSEvery)

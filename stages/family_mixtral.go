@@ -21,6 +21,7 @@ var mixtralFamily = &decoder{
 		}
 		return errors.Join(c.plain(), c.allWindowed(), c.needExperts())
 	},
+	traits:  ExpertTraits{Any: true, UsuallyNormed: true},
 	scratch: func(c *Config) { c.Experts.Renormalize = !c.Experts.none() },
 }
 

@@ -210,6 +210,7 @@ func (s *Stage) addReplicas(l *tensorops.List) {
 		}
 		s.reduceOwn(l, f.late)
 		s.reduceParts(l)
+		s.reduceLoads(l)
 		l.Await()
 		s.closeGrads(l)
 	case f.grads.Valid():

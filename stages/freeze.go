@@ -78,7 +78,7 @@ func (m *Model) Freeze(layers []string) error {
 	for i, l := range m.layers {
 		for _, u := range l.uses() {
 			if u.place == placeOwn {
-				u.param.Frozen = frozen[i] || u.param.Constant
+				u.param.Frozen = frozen[i] || u.param.Constant || u.param.Fixed
 			}
 		}
 	}

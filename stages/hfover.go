@@ -18,7 +18,7 @@ func (c Config) HFOver(original []byte, dtype string) ([]byte, error) {
 	if was, err := ParseHF(original); err == nil && OtherPartsOf(original).Model == "" {
 		// Dropout and the context are settings of the run, not of the model.
 		was.Dropout, was.MTPWeight, was.Context, was.MaxPositions = c.Dropout, c.MTPWeight, c.Positions(), 0
-		was.Experts.AuxLossWeight = c.Experts.AuxLossWeight
+		was.Experts.AuxLossWeight, was.Experts.Balance = c.Experts.AuxLossWeight, c.Experts.Balance
 		if text, err := was.HF(); err == nil && bytes.Equal(text, own) {
 			from = original
 		}

@@ -117,6 +117,7 @@ type reading struct {
 	delta                                   deltaKeys
 	fullHeads                               fullHeads
 	experts                                 expertKeys
+	latent                                  saidLatent
 	noRope                                  noRope
 	numbers                                 map[string]*said[float64] // of keys that only some families have
 }

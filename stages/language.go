@@ -34,7 +34,7 @@ var moreLanguages []language
 func languages() []language {
 	return append([]language{gpt2Family{}, llamaFamily, mistralFamily, qwen2Family, qwen3Family, qwen35Family, smolLM3Family,
 		graniteFamily, olmo2Family, olmo3Family, phi3Family, gemma2Family, gemma3Family, gemma4Family, mixtralFamily,
-		qwen3MoEFamily, gptOSSFamily}, moreLanguages...)
+		qwen2MoEFamily, qwen3MoEFamily, deepSeekV3Family, gptOSSFamily}, moreLanguages...)
 }
 
 // languageOf returns the family with the given name, or nil.

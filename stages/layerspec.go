@@ -12,8 +12,9 @@ type layerSpec struct {
 	heads, kvHeads, headDim int // of queries, of keys and values; channels of a head
 	ffn                     int // inner width of the feed-forward part
 
-	mixer mixerKind
-	delta deltaSpec // of mixDelta
+	mixer  mixerKind
+	delta  deltaSpec    // of mixDelta
+	latent LatentConfig // of mixLatent
 
 	// Attention.
 	window  int       // positions to which a query attends, including its own; 0: all
@@ -51,6 +52,7 @@ type mixerKind uint8
 const (
 	mixAttention mixerKind = iota
 	mixDelta               // the gated delta rule
+	mixLatent              // latent attention
 )
 
 // qkNorm says how queries and keys are normalized before they are rotated.
@@ -99,6 +101,7 @@ func (c Config) layer(i int) layerSpec {
 		softCap: c.AttentionSoftCap, qkvBias: c.AttentionBias, outputBias: c.AttentionBias, mlpBias: c.MLPBias, residual: c.ResidualScale}
 	c.deltaLayer(i, &l)
 	c.expertLayer(i, &l)
+	c.latentLayer(&l)
 	languageOf(c.Family).layer(c, i, &l)
 	return l
 }
@@ -143,6 +146,9 @@ func (l *layerSpec) flops(width, positions int) float64 {
 	}
 	if l.mixer == mixDelta {
 		return l.delta.flops(h) + mlp
+	}
+	if l.mixer == mixLatent {
+		return l.latent.flops(h, float64(l.heads), seen(l.window, positions)) + mlp
 	}
 	if l.outputGate {
 		mlp += 2 * h * q

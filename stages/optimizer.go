@@ -33,7 +33,7 @@ type Optimizer struct {
 // Parts returns the names of the state tensors that the optimizer keeps for a parameter, as
 // checkpoints use them.
 func (o Optimizer) Parts(p *Param) []string {
-	if o.EMA > 0 {
+	if o.EMA > 0 && p.LoadRate == 0 {
 		return append(o.moments(p), EMAPart)
 	}
 	return o.moments(p)
@@ -42,6 +42,8 @@ func (o Optimizer) Parts(p *Param) []string {
 // moments returns the parts from which an update is computed.
 func (o Optimizer) moments(p *Param) []string {
 	switch o, _ = o.of(p); {
+	case p.LoadRate != 0:
+		return nil
 	case o.byMuon(p), o.Name == SGD && o.Momentum != 0:
 		return []string{"momentum"}
 	case o.Name == AdamW, o.Name == Muon:
@@ -103,7 +105,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 	s.addReplicas(l)
 	s.sumExperts(l)
 	for i, h := range s.local {
-		if h.param.Frozen {
+		if !h.param.descends() {
 			continue
 		}
 		norm := s.normsT.Columns(i, i+1).View(1)
@@ -126,7 +128,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 // and so does each replica. The sum over ranks is the norm of the whole parameter.
 func (s *Stage) Norms(to []Norm) []Norm {
 	for i, h := range s.local {
-		if h.owner && !h.param.Frozen {
+		if h.owner && h.param.descends() {
 			to = append(to, Norm{h.param.Index, s.norms[i]})
 		}
 	}
@@ -193,6 +195,13 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 // updateOne records the update of a parameter's weight, or of a part of it, from its gradient and
 // this rank's state.
 func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low tensorops.Tensor, clear bool) {
+	if rate := h.param.LoadRate; rate != 0 {
+		l.RouteBias(w, g, rate)
+		if clear {
+			l.Fill(g, 0)
+		}
+		return
+	}
 	if t := h.state[0]; t.Valid() && t.DType() != tensorops.Float32 {
 		s.updateNarrow(l, u, h, w, g, low, clear)
 	} else {
@@ -249,3 +258,6 @@ func (s *Stage) clearRows(l *tensorops.List) {
 		}
 	}
 }
+
+// descends reports whether a gradient of the loss moves the parameter.
+func (p *Param) descends() bool { return !p.Frozen && p.LoadRate == 0 }

@@ -26,6 +26,14 @@ type Param struct {
 	Adapter bool
 	// Constant means that the parameter is one number that is never trained and that operations are recorded with.
 	Constant bool
+	// Fixed means that the parameter is never trained, whatever Model.Freeze says.
+	Fixed bool
+	// Float32 means that files have the parameter in float32, whatever the type of the others.
+	Float32 bool
+	// LoadRate, if it is not 0, says that the parameter is a router's bias. Its gradient counts the tokens of each expert, and an update
+	// moves it by LoadRate toward equal loads: see tensorops.List.RouteBias. It has no optimizer state, no average and no part in the
+	// gradient's norm, and every replica updates all of it.
+	LoadRate float64
 	// Hidden describes the hidden matrices in the parameter; nil: it has none.
 	Hidden *Matrices
 	// Stored says in which tensor of a checkpoint the parameter is, if that holds several.

@@ -186,6 +186,9 @@ func (m *Model) CheckPreference() error {
 		return fmt.Errorf("%w: only language models can learn from preferences, not family %q", ErrModel, c.Family)
 	case c.MTPLayers > 0:
 		return fmt.Errorf("%w: a model with multi-token prediction (%d layers) cannot learn from preferences", ErrModel, c.MTPLayers)
+	case c.Experts.Balance.ZLossWeight > 0:
+		return fmt.Errorf("%w: the z-loss of routers (weight %g) goes with a loss of tokens, not with one of preferences; "+
+			"set its weight to 0", ErrModel, c.Experts.Balance.ZLossWeight)
 	case c.Experts.AuxLossWeight > 0:
 		return fmt.Errorf("%w: the balance loss of experts (weight %g) goes with a loss of tokens, not with one of preferences; "+
 			"set its weight to 0", ErrModel, c.Experts.AuxLossWeight)

@@ -27,7 +27,8 @@ type RopeScaling struct {
 	// with less than BetaSlow grow by Factor. 0: 32 and 1.
 	BetaFast float64 `json:",omitempty"`
 	BetaSlow float64 `json:",omitempty"`
-	// For yarn: together they change the derived AttentionFactor; one alone has no effect.
+	// For yarn: together they change the derived AttentionFactor; one alone has no effect on it. MScaleAllDim also multiplies the scores of
+	// latent attention.
 	MScale       float64 `json:",omitempty"`
 	MScaleAllDim float64 `json:",omitempty"`
 	Fractional   bool    `json:",omitempty"` // for yarn: the two borders are not rounded to whole pairs

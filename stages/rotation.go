@@ -115,22 +115,24 @@ func (s RopeScaling) attentionFactor() float64 {
 	}
 	switch s.Type {
 	case ropeYarn:
-		mscale := func(m float64) float64 {
-			if s.Factor <= 1 {
-				return 1
-			}
-			return float64(0.1*m*math.Log(s.Factor)) + 1
-		}
 		if s.MScale != 0 && s.MScaleAllDim != 0 {
-			return mscale(s.MScale) / mscale(s.MScaleAllDim)
+			return s.mscale(s.MScale) / s.mscale(s.MScaleAllDim)
 		}
-		return mscale(1)
+		return s.mscale(1)
 	case ropeLongrope:
 		if s.Factor > 1 {
 			return math.Sqrt(1 + math.Log(s.Factor)/math.Log(float64(s.Original)))
 		}
 	}
 	return 1
+}
+
+// mscale is yarn's factor for a weight of the logarithm.
+func (s RopeScaling) mscale(weight float64) float64 {
+	if s.Factor <= 1 {
+		return 1
+	}
+	return float64(0.1*weight*math.Log(s.Factor)) + 1
 }
 
 // dynamicTheta is the base of a sequence of so many positions (bloc97 and emozilla 2023: NTK-aware

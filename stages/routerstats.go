@@ -8,7 +8,8 @@ type RouterStats struct {
 	Layer   int       // index in Model.Symbols
 	Rows    float64   // tokens
 	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens
-	Entropy float64   // of the scores, in nats
+	Entropy float64   // of the scores, in nats; of sigmoids divided by their sum
+	ZLoss   float64   // the z-loss of each token, without its weight; 0 if the weight is 0
 	Counts  []float64 // tokens by expert
 }
 
@@ -52,17 +53,22 @@ func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 		for _, t := range s.routed {
 			if t.host[tensorops.RouteRows] > 0 {
 				all = append(all, RouterStats{Layer: t.layer, Rows: t.host[tensorops.RouteRows], AuxLoss: t.host[tensorops.RouteBalance],
-					Entropy: t.host[tensorops.RouteEntropy], Counts: append([]float64(nil), t.host[tensorops.RouteCounts:]...)})
+					Entropy: t.host[tensorops.RouteEntropy], ZLoss: t.host[tensorops.RouteZ],
+					Counts: append([]float64(nil), t.host[tensorops.RouteCounts:]...)})
 			}
 		}
 		return all
 	}
 }
 
-// count adds a microbatch to the statistics of the layer's router. Weight gradients are recorded in the order of the
+// count adds a microbatch to the statistics of the layer's router, and its loads to those that move the router's bias. Weight gradients
+// are recorded in the order of the
 // microbatches, so the sums are the same in every layout.
 func (f *expertFFN) count(c *pass, s *expertState) {
 	if t := c.stage.routers[f]; t != nil {
-		c.RouteStats(t.sums, s.scores, s.offsets)
+		c.RouteStats(t.sums, s.scores, s.experts, s.offsets, s.logits, f.spec.route(c.mb.Sequences))
+	}
+	if f.spec.router.Bias && !f.bias.frozen() {
+		c.RouteCount(c.grad(f.bias), s.offsets)
 	}
 }

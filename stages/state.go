@@ -38,7 +38,7 @@ func (o Optimizer) StateBytes(m *Model) (bytes int64) {
 			each += int64(tensorops.StateScales(p.Len())) * int64(tensorops.Float32.Size())
 		}
 		bytes += int64(len(o.moments(p))) * each
-		if o.EMA > 0 {
+		if o.EMA > 0 && p.LoadRate == 0 {
 			bytes += int64(p.Len()) * int64(tensorops.Float32.Size())
 		}
 	}

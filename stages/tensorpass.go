@@ -154,11 +154,19 @@ func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 // dropout records y = skip + x with some elements of x dropped, at a site of the residual stream.
 // An element's random bits are those of its sequence, position and feature.
 func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
+	c.masked(y, x, skip, s, c.Dropout)
+}
+
+// jitter records x with random factors, plus skip: see tensorops.List.Jitter.
+func (c *pass) jitter(y, x, skip tensorops.Tensor, s site) { c.masked(y, x, skip, s, c.Jitter) }
+
+// masked records an operation with the random bits of a site.
+func (c *pass) masked(y, x, skip tensorops.Tensor, s site, record func(y, x, skip tensorops.Tensor, m tensorops.Mask)) {
 	width, places := y.Cols(), c.places()
 	m := c.mask(s, places*width)
 	runs := c.residualRuns()
 	if m.P == 0 || len(runs) == 1 && !c.sequence() && (c.mb.Sequences == 1 || c.mb.Positions == places) {
-		c.Dropout(y, x, skip, m)
+		record(y, x, skip, m)
 		return
 	}
 	for b := range c.mb.Sequences {
@@ -166,7 +174,7 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 			lo, hi := b*c.positions()+r.lo, b*c.positions()+r.hi
 			part := m
 			part.First += uint64((b*places + r.first) * width)
-			c.Dropout(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
+			record(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (s *Stage) buckets(copied func(h *localParam) bool) (buckets [][]piece, lar
 	full := max(1, bucketLen/s.opts.Data.size())
 	room := 0
 	for _, h := range s.local {
-		if h.param.Frozen || !copied(h) {
+		if !h.param.descends() || !copied(h) {
 			continue
 		}
 		longest := s.partLen(h.param)
@@ -139,11 +139,24 @@ func (s *Stage) reduceParts(l *tensorops.List) {
 	}
 }
 
+// reduceLoads records the sums over the replicas of the loads of experts, of which each rank needs all.
+func (s *Stage) reduceLoads(l *tensorops.List) {
+	for _, h := range s.local {
+		if h.param.LoadRate != 0 && !h.param.Frozen {
+			l.AllReduce(h.g[h.place()], tensorops.Sum, s.opts.Data.Group)
+		}
+	}
+}
+
 // updateParts records the update of this rank's part of each parameter, and the exchange of the
 // parts.
 func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 	s.letGo(l)
 	for _, h := range s.local {
+		if h.param.LoadRate != 0 && !h.param.Frozen {
+			s.updateOne(l, u, h, h.w, h.g[h.place()], tensorops.Tensor{}, false)
+			continue
+		}
 		from, to := s.ownPart(h.param)
 		if h.param.Frozen || from == to {
 			continue

@@ -180,6 +180,8 @@ func TestArgs(t *testing.T) {
 	dropout := DropoutArgs{Y: f(2), X: f(2), Skip: f(2), Mask: mask}
 	l.Dropout(dropout.Y, dropout.X, dropout.Skip, mask)
 	recorded(c, KindDropout, (*Op).Dropout, dropout)
+	l.Jitter(dropout.Y, dropout.X, dropout.Skip, mask)
+	recorded(c, KindJitter, (*Op).Dropout, dropout)
 
 	// 2 sequences of 3 queries and 5 keys; 4 heads of 6 channels, 2 of keys and values.
 	options := AttentionOpts{Batch: 2, Heads: 4, KVHeads: 2, Mask: mask, BF16: true, Starts: ids(2, 3)}
@@ -208,7 +210,8 @@ func TestArgs(t *testing.T) {
 	l.AttentionSinkGrad(sinkGrad.DSinks, sinkGrad.DO, sinkGrad.O, sinkGrad.LSE, sinkGrad.Sinks, options)
 	recorded(c, KindAttentionSinkGrad, (*Op).AttentionSinkGrad, sinkGrad)
 	recordExperts(c, f, ids)
-	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Starts: ids(8), Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true}
+	turn := RoPEOpts{Heads: 2, Period: 4, First: 1, Starts: ids(8), Rotation: NewRotation([]float64{1, 0.01}, 1), Inverse: true,
+		Interleaved: true}
 	rope := RoPEArgs{f(8, 12), turn}
 	l.RoPE(rope.X, turn)
 	recorded(c, KindRoPE, (*Op).RoPE, rope)
@@ -356,13 +359,27 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 		Bias: f(3), RouteOpts: opts}
 	l.Route(route.Scores, route.Weights, route.Experts, route.Places, route.Offsets, route.Logits, route.Bias, opts)
 	recorded(c, KindRoute, (*Op).Route, route)
-	opts = RouteOpts{Renormalize: true, Scale: 2, Balance: 3}
-	grad := RouteGradArgs{DLogits: f(4, 3), DWeights: f(4, 2), Scores: f(4, 3), Experts: ids(4, 2), Offsets: ids(4), RouteOpts: opts}
-	l.RouteGrad(grad.DLogits, grad.DWeights, grad.Scores, grad.Experts, grad.Offsets, opts)
+	opts = RouteOpts{Renormalize: true, Scale: 2, Balance: 3, Sequences: 2, ZLoss: 4}
+	grad := RouteGradArgs{DLogits: f(4, 3), DWeights: f(4, 2), Scores: f(4, 3), Experts: ids(4, 2), Offsets: ids(4), Logits: f(4, 3),
+		RouteOpts: opts}
+	l.RouteGrad(grad.DLogits, grad.DWeights, grad.Scores, grad.Experts, grad.Offsets, grad.Logits, opts)
 	recorded(c, KindRouteGrad, (*Op).RouteGrad, grad)
-	stats := RouteStatsArgs{Stats: l.Alloc(Float64, RouteCounts+3), Scores: f(4, 3), Offsets: ids(4)}
-	l.RouteStats(stats.Stats, stats.Scores, stats.Offsets)
+	stats := RouteStatsArgs{Stats: l.Alloc(Float64, RouteCounts+3), Scores: f(4, 3), Experts: ids(4, 2), Offsets: ids(4), Logits: f(4, 3),
+		RouteOpts: RouteOpts{Sigmoid: true, Groups: 3, TopGroups: 2, Sequences: 4}}
+	l.RouteStats(stats.Stats, stats.Scores, stats.Experts, stats.Offsets, stats.Logits, stats.RouteOpts)
 	recorded(c, KindRouteStats, (*Op).RouteStats, stats)
+	count := RouteCountArgs{Counts: f(3), Offsets: ids(4)}
+	l.RouteCount(count.Counts, count.Offsets)
+	recorded(c, KindRouteCount, (*Op).RouteCount, count)
+	move := RouteBiasArgs{Bias: f(3), Counts: f(3), Rate: 2}
+	l.RouteBias(move.Bias, move.Counts, move.Rate)
+	recorded(c, KindRouteBias, (*Op).RouteBias, move)
+	gate := RowGateArgs{Y: f(4, 5), X: f(4, 5), Gate: f(4)}
+	l.RowGate(gate.Y, gate.X, gate.Gate)
+	recorded(c, KindRowGate, (*Op).RowGate, gate)
+	gateGrad := RowGateGradArgs{DX: f(4, 5), DGate: f(4), DY: f(4, 5), X: f(4, 5), Gate: f(4)}
+	l.RowGateGrad(gateGrad.DX, gateGrad.DGate, gateGrad.DY, gateGrad.X, gateGrad.Gate)
+	recorded(c, KindRowGateGrad, (*Op).RowGateGrad, gateGrad)
 	dispatch := DispatchArgs{Rows: f(8, 5), X: f(4, 5), Places: ids(4, 2)}
 	l.Dispatch(dispatch.Rows, dispatch.X, dispatch.Places)
 	recorded(c, KindDispatch, (*Op).Dispatch, dispatch)

@@ -80,7 +80,17 @@ func (l *List) Dropout(y, x, skip Tensor, m Mask) {
 		"the same number of elements, and P (number 0) in [0, 1)")
 }
 
-// DropoutArgs are the operands of KindDropout.
+// Jitter records y = x·(1 + P·(2u − 1)), plus skip if it is valid, with u uniform in (0, 1]: a factor within P of 1. The random number
+// of an element is word i mod 4 of the block (Step, i div 4) of Key, for index i in the global batch. y may be x or skip. The gradient is
+// the same operation on dy. Megatron-Core names P moe_input_jitter_eps.
+func (l *List) Jitter(y, x, skip Tensor, m Mask) {
+	o := l.op(KindJitter)
+	DropoutArgs{y, x, skip, m}.Put(o)
+	l.need(o, denseEither(y, x) && sameLen(y, x) && optionalEither(skip, x.Len()) && m.legal(),
+		"the same number of elements, and P (number 0) in [0, 1)")
+}
+
+// DropoutArgs are the operands of KindDropout and KindJitter.
 type DropoutArgs struct {
 	Y, X, Skip Tensor // skip may be invalid
 	Mask       Mask
@@ -97,13 +107,13 @@ func (o *Op) Dropout() DropoutArgs {
 	return DropoutArgs{Y: o.T[0], X: o.T[1], Skip: o.T[2], Mask: o.Mask()}
 }
 
-// Mask identifies the random bits of one dropout. Whether an element of the global batch is dropped
+// Mask identifies the random bits of one dropout or jitter. Whether an element of the global batch is dropped, or its factor,
 // depends only on Key, Step and its index.
 type Mask struct {
 	Key   rng.Key
 	Step  uint64
 	First uint64  // index of the tensor's first element in the global batch
-	P     float64 // probability of dropping an element, in [0, 1)
+	P     float64 // probability of dropping an element, or jitter's largest distance from 1, in [0, 1)
 }
 
 // Put stores the mask of an operation that has one.
@@ -111,7 +121,7 @@ func (m Mask) Put(o *Op) {
 	o.Key, o.U, o.F[0] = m.Key, [2]uint64{m.Step, m.First}, m.P
 }
 
-// Mask reads the mask of a dropout, an attention or its gradient.
+// Mask reads the mask of a dropout, a jitter, an attention or its gradient.
 func (o *Op) Mask() Mask { return Mask{Key: o.Key, Step: o.U[0], First: o.U[1], P: o.F[0]} }
 
 // legal reports whether P is a valid probability.

@@ -60,10 +60,12 @@ type RoPEOpts struct {
 	Starts   Tensor
 	Rotation *Rotation
 	Inverse  bool // rotate back, with the same scale: the gradient
+	// Interleaved says that the pairs are (2i, 2i + 1), not (i, i + n).
+	Interleaved bool
 }
 
 // RoPE records the rotary position embedding (Su et al. 2021) in place. A rotation of n pairs
-// rotates the pairs (i, i + n) of each head's first 2n channels by position·Frequency(i), times its
+// rotates the pairs (i, i + n), or (2i, 2i + 1), of each head's first 2n channels by position·Frequency(i), times its
 // scale; the other channels stay. x may be a view of columns.
 func (l *List) RoPE(x Tensor, r RoPEOpts) {
 	o := l.op(KindRoPE)
@@ -85,7 +87,7 @@ type RoPEArgs struct {
 // Put stores the operands.
 func (a RoPEArgs) Put(o *Op) {
 	o.operands(a.X, a.Starts)
-	o.I[0], o.I[1], o.I[2] = a.Heads, a.Period, a.First
+	o.I[0], o.I[1], o.I[2], o.I[3] = a.Heads, a.Period, a.First, truth(a.Interleaved)
 	o.Rotation = a.Rotation
 	o.set(FlagInverse, a.Inverse)
 }
@@ -93,5 +95,5 @@ func (a RoPEArgs) Put(o *Op) {
 // RoPE reads the operands.
 func (o *Op) RoPE() RoPEArgs {
 	return RoPEArgs{X: o.T[0], RoPEOpts: RoPEOpts{Heads: o.I[0], Period: o.I[1], First: o.I[2], Starts: o.T[1], Rotation: o.Rotation,
-		Inverse: o.Has(FlagInverse)}}
+		Inverse: o.Has(FlagInverse), Interleaved: o.I[3] != 0}}
 }

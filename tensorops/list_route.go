@@ -7,12 +7,24 @@ type RouteOpts struct {
 	Sigmoid     bool    // a score is σ(logit); otherwise the scores of a row are the softmax of its logits
 	Renormalize bool    // the weights of a row are divided by their sum
 	Scale       float64 // factor of the weights; 0: 1
-	// Balance is for RouteGrad: the gradient of a score also gets Balance times the number of rows that
-	// its expert has. That is the gradient of the loss Balance·Σ count[e]·Σ scores[·, e] with the counts
-	// held fixed, the balance loss of Switch Transformer (Fedus et al. 2021, arXiv 2101.03961, equations 4
-	// to 6), except for a factor. Only with a softmax.
+	// Groups, if it is not 0, divides the experts into equal groups of at least two, one after the other. A group counts as the
+	// sum of its two best scores (plus bias), and a row chooses among the experts of its TopGroups best groups; of equal groups the
+	// lower number comes first (DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+	Groups, TopGroups int
+	// Balance is for RouteGrad: the gradient of a share also gets Balance times the number of rows that its expert has. A share is
+	// a score, of sigmoids divided by the sum of its row. That is the gradient of the loss Balance·Σ count[e]·Σ shares[·, e] with the
+	// counts held fixed, the balance loss of Switch Transformer (Fedus et al. 2021, arXiv 2101.03961, equations 4 to 6; for sigmoids
+	// DeepSeek-V3, equations 17 to 20), except for a factor.
 	Balance float64
+	// Sequences is for RouteGrad and RouteStats: the rows are this number of equal runs, each balanced by itself; 0: all rows together.
+	Sequences int
+	// ZLoss is for RouteGrad with logits: they also get the gradient of the loss ZLoss·Σ lse², with lse the logarithm of the sum of a
+	// row's exponentials (Zoph et al. 2022, arXiv 2202.08906, equation 5).
+	ZLoss float64
 }
+
+// SigmoidFloor is added to a sum of sigmoids before it divides, which may be 0.
+const SigmoidFloor = 1e-20
 
 // Factor returns the factor of the weights.
 func (o RouteOpts) Factor() float64 {
@@ -25,8 +37,9 @@ func (o RouteOpts) Factor() float64 {
 // RouteStats are the elements of the statistics before the counts of the experts.
 const (
 	RouteRows    = iota // rows
-	RouteBalance        // N·E·Σ (count[e]/N)·(mean of scores[·, e]): the balance loss times the rows
-	RouteEntropy        // sum over the rows of the entropy of the scores, in nats
+	RouteBalance        // N·E·Σ (count[e]/N)·(mean of shares[·, e]): the balance loss times the rows; see RouteOpts.Balance
+	RouteEntropy        // sum over the rows of the entropy of the shares, in nats
+	RouteZ              // sum over the rows of lse², if there are logits; see RouteOpts.ZLoss
 	RouteCounts         // the first of E counts
 )
 
@@ -35,7 +48,7 @@ const (
 // chosen; of equal ones the lower number comes first, and NaN comes last. All tensors of numbers are float32.
 //
 //	experts[n, j]  the chosen experts in ascending order, int32
-//	weights[n, j]  their scores, divided by their sum if Renormalize is set, times Scale
+//	weights[n, j]  their scores, divided by their sum if Renormalize is set (of sigmoids plus SigmoidFloor), times Scale
 //	offsets[e]     rows of the experts before e, int32, E+1 of them: the rows of each expert are contiguous
 //	places[n, j]   the row of the pair (n, j) among all N·k, int32: within an expert in ascending n
 //
@@ -47,8 +60,25 @@ func (l *List) Route(scores, weights, experts, places, offsets, logits, bias Ten
 	l.need(o, dense(Float32, scores, weights, logits) && dense(Int32, experts, places, offsets) && sameMatrix(scores, logits) &&
 		optional(bias, logits.Cols()) && k >= 1 && k <= logits.Cols() && experts.Rows() == logits.Rows() && sameMatrix(weights, experts) &&
 		sameMatrix(places, experts) && offsets.Len() == logits.Cols()+1 && indexable(experts) && finite(r.Scale),
-		"logits and scores N×E, weights, experts and places N×k with k from 1 to E, offsets E+1, bias none or E, N·k at most 2³¹−1")
+		needRoute)
+	l.need(o, r.grouped(logits.Cols(), k), "groups (sizes 2 and 3) of at least two experts, which divide the experts, "+
+		"and top groups from 1 to all, with at least k experts; or neither")
 }
+
+const needRoute = "logits and scores N×E, weights, experts and places N×k with k from 1 to E, offsets E+1, bias none or E, " +
+	"N·k at most 2³¹−1"
+
+// grouped reports whether the groups are none, or fit the experts.
+func (r RouteOpts) grouped(experts, k int) bool {
+	if r.Groups == 0 {
+		return r.TopGroups == 0
+	}
+	return r.Groups > 0 && experts%r.Groups == 0 && experts/r.Groups >= 2 && r.TopGroups >= 1 && r.TopGroups <= r.Groups &&
+		k <= experts/r.Groups*r.TopGroups
+}
+
+// runs reports whether the rows are equal runs.
+func (r RouteOpts) runs(rows int) bool { return r.Sequences >= 0 && rows%max(r.Sequences, 1) == 0 }
 
 // indexable reports whether an int32 can number the elements.
 func indexable(t Tensor) bool { return t.Len() <= math.MaxInt32 }
@@ -72,12 +102,13 @@ func (o *Op) Route() RouteArgs {
 }
 
 func (r RouteOpts) put(o *Op) {
-	o.I[0], o.I[1] = truth(r.Sigmoid), truth(r.Renormalize)
-	o.F[0], o.F[1] = r.Scale, r.Balance
+	o.I[0], o.I[1], o.I[2], o.I[3], o.I[4] = truth(r.Sigmoid), truth(r.Renormalize), r.Groups, r.TopGroups, r.Sequences
+	o.F[0], o.F[1], o.F[2] = r.Scale, r.Balance, r.ZLoss
 }
 
 func (o *Op) routeOpts() RouteOpts {
-	return RouteOpts{Sigmoid: o.I[0] != 0, Renormalize: o.I[1] != 0, Scale: o.F[0], Balance: o.F[1]}
+	return RouteOpts{Sigmoid: o.I[0] != 0, Renormalize: o.I[1] != 0, Groups: o.I[2], TopGroups: o.I[3], Sequences: o.I[4],
+		Scale: o.F[0], Balance: o.F[1], ZLoss: o.F[2]}
 }
 
 // truth returns 1 for true.
@@ -89,49 +120,62 @@ func truth(b bool) int {
 }
 
 // RouteGrad records the gradient of the logits from that of the weights, with what Route made. The choice of
-// experts has no gradient. dlogits and dweights are float32.
-func (l *List) RouteGrad(dlogits, dweights, scores, experts, offsets Tensor, r RouteOpts) {
+// experts has no gradient. dlogits and dweights are float32. Only ZLoss needs the logits, which must not be dlogits; Groups have no effect.
+func (l *List) RouteGrad(dlogits, dweights, scores, experts, offsets, logits Tensor, r RouteOpts) {
 	o := l.op(KindRouteGrad)
-	RouteGradArgs{dlogits, dweights, scores, experts, offsets, r}.Put(o)
+	RouteGradArgs{dlogits, dweights, scores, experts, offsets, logits, r}.Put(o)
 	l.need(o, dense(Float32, dlogits, dweights, scores) && dense(Int32, experts, offsets) && sameMatrix(dlogits, scores) &&
 		sameMatrix(dweights, experts) && experts.Rows() == scores.Rows() && experts.Cols() >= 1 && experts.Cols() <= scores.Cols() &&
-		offsets.Len() == scores.Cols()+1 && finite(r.Scale) && finite(r.Balance) && !(r.Sigmoid && r.Balance != 0),
-		"dlogits and scores N×E, dweights and experts N×k with k from 1 to E, offsets E+1; a balance (number 1) needs a softmax")
+		offsets.Len() == scores.Cols()+1 && finite(r.Scale) && finite(r.Balance) && finite(r.ZLoss) && r.runs(scores.Rows()) &&
+		optional(logits, scores.Len()) && logits.Valid() == (r.ZLoss != 0),
+		"dlogits and scores N×E, dweights and experts N×k with k from 1 to E, offsets E+1, rows that are whole sequences (size 4), "+
+			"logits N×E with a z-loss (number 2) and none without")
 }
 
 // RouteGradArgs are the operands of KindRouteGrad.
 type RouteGradArgs struct {
-	DLogits, DWeights, Scores, Experts, Offsets Tensor
+	DLogits, DWeights, Scores, Experts, Offsets, Logits Tensor // logits may be invalid
 	RouteOpts
 }
 
 // Put stores the operands.
 func (a RouteGradArgs) Put(o *Op) {
-	o.operands(a.DLogits, a.DWeights, a.Scores, a.Experts, a.Offsets)
+	o.operands(a.DLogits, a.DWeights, a.Scores, a.Experts, a.Offsets, a.Logits)
 	a.put(o)
 }
 
 // RouteGrad reads the operands.
 func (o *Op) RouteGrad() RouteGradArgs {
-	return RouteGradArgs{DLogits: o.T[0], DWeights: o.T[1], Scores: o.T[2], Experts: o.T[3], Offsets: o.T[4], RouteOpts: o.routeOpts()}
+	return RouteGradArgs{DLogits: o.T[0], DWeights: o.T[1], Scores: o.T[2], Experts: o.T[3], Offsets: o.T[4], Logits: o.T[5],
+		RouteOpts: o.routeOpts()}
 }
 
-// RouteStats records that statistics of a routing by softmax are added to stats, RouteCounts+E float64: see
-// RouteRows and the others.
-func (l *List) RouteStats(stats, scores, offsets Tensor) {
+// RouteStats records that statistics of a routing are added to stats, RouteCounts+E float64: see RouteRows and the
+// others. Of the options Sigmoid and Sequences count. logits may be invalid.
+func (l *List) RouteStats(stats, scores, experts, offsets, logits Tensor, r RouteOpts) {
 	o := l.op(KindRouteStats)
-	RouteStatsArgs{stats, scores, offsets}.Put(o)
-	l.need(o, dense(Float64, stats) && dense(Float32, scores) && dense(Int32, offsets) && stats.Len() == RouteCounts+scores.Cols() &&
-		offsets.Len() == scores.Cols()+1, "scores N×E, offsets E+1, stats 3+E float64")
+	RouteStatsArgs{stats, scores, experts, offsets, logits, r}.Put(o)
+	l.need(o, dense(Float64, stats) && dense(Float32, scores) && dense(Int32, experts, offsets) &&
+		stats.Len() == RouteCounts+scores.Cols() &&
+		experts.Rows() == scores.Rows() && experts.Cols() >= 1 && experts.Cols() <= scores.Cols() && offsets.Len() == scores.Cols()+1 &&
+		optional(logits, scores.Len()) && r.runs(scores.Rows()),
+		"scores N×E, experts N×k with k from 1 to E, offsets E+1, logits none or N×E, stats 4+E float64, "+
+			"rows that are whole sequences (size 4)")
 }
 
 // RouteStatsArgs are the operands of KindRouteStats.
-type RouteStatsArgs struct{ Stats, Scores, Offsets Tensor }
+type RouteStatsArgs struct {
+	Stats, Scores, Experts, Offsets, Logits Tensor // logits may be invalid
+	RouteOpts
+}
 
 // Put stores the operands.
-func (a RouteStatsArgs) Put(o *Op) { o.operands(a.Stats, a.Scores, a.Offsets) }
+func (a RouteStatsArgs) Put(o *Op) {
+	o.operands(a.Stats, a.Scores, a.Experts, a.Offsets, a.Logits)
+	a.put(o)
+}
 
 // RouteStats reads the operands.
 func (o *Op) RouteStats() RouteStatsArgs {
-	return RouteStatsArgs{Stats: o.T[0], Scores: o.T[1], Offsets: o.T[2]}
+	return RouteStatsArgs{Stats: o.T[0], Scores: o.T[1], Experts: o.T[2], Offsets: o.T[3], Logits: o.T[4], RouteOpts: o.routeOpts()}
 }

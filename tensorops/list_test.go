@@ -139,10 +139,26 @@ func TestListErrors(t *testing.T) {
 			l.Route(f(4, 3), f(4, 5), i(4, 5), i(4, 5), i(4), f(4, 3), none, tensorops.RouteOpts{})
 		}},
 		{"offsets of other experts", func() { l.Route(f(4, 3), f(4, 2), i(4, 2), i(4, 2), i(3), f(4, 3), none, tensorops.RouteOpts{}) }},
-		{"a balance of sigmoids", func() {
-			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), tensorops.RouteOpts{Sigmoid: true, Balance: 1})
+		{"groups of one expert", func() {
+			l.Route(f(4, 3), f(4, 2), i(4, 2), i(4, 2), i(4), f(4, 3), none, tensorops.RouteOpts{Groups: 3, TopGroups: 2})
 		}},
-		{"statistics of other experts", func() { l.RouteStats(d(3), f(4, 3), i(4)) }},
+		{"groups that do not divide the experts", func() {
+			l.Route(f(4, 5), f(4, 2), i(4, 2), i(4, 2), i(6), f(4, 5), none, tensorops.RouteOpts{Groups: 2, TopGroups: 1})
+		}},
+		{"more experts of a row than its groups have", func() {
+			l.Route(f(4, 6), f(4, 3), i(4, 3), i(4, 3), i(7), f(4, 6), none, tensorops.RouteOpts{Groups: 3, TopGroups: 1})
+		}},
+		{"a z-loss without logits", func() {
+			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{ZLoss: 1})
+		}},
+		{"sequences of other rows", func() {
+			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{Sequences: 3})
+		}},
+		{"statistics of other experts", func() { l.RouteStats(d(3), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{}) }},
+		{"counts of other experts", func() { l.RouteCount(f(4), i(4)) }},
+		{"a bias of other experts", func() { l.RouteBias(f(3), f(4), 1) }},
+		{"gates of other rows", func() { l.RowGate(f(4, 5), f(4, 5), f(5)) }},
+		{"gradients of gates of other rows", func() { l.RowGateGrad(f(4, 5), f(3), f(4, 5), f(4, 5), f(4)) }},
 		{"rows too few for their places", func() { l.Dispatch(f(7, 5), f(4, 5), i(4, 2)) }},
 		{"places of other rows", func() { l.Combine(f(4, 5), f(8, 5), i(2, 4), none) }},
 		{"weights of fewer places", func() { l.WeighRows(f(8, 5), f(8, 5), f(4, 1), f(4, 2), i(4, 2)) }},

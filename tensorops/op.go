@@ -50,11 +50,16 @@ const (
 	KindAttentionSink
 	KindAttentionSinkGrad
 	KindDropout
+	KindJitter
 	KindAdd
 	KindAddScaled
 	KindRoute
 	KindRouteGrad
 	KindRouteStats
+	KindRouteCount
+	KindRouteBias
+	KindRowGate
+	KindRowGateGrad
 	KindDispatch
 	KindCombine
 	KindWeighRows
@@ -124,11 +129,16 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindGatedDelta:           {"gated_delta", "o q k v gates state"},
 	KindGatedDeltaGrad:       {"gated_delta_grad", "dq dk dv dgates do q k v gates"},
 	KindDropout:              {"dropout", "y x skip"},
+	KindJitter:               {"jitter", "y x skip"},
 	KindAdd:                  {"add", "out a b"},
 	KindAddScaled:            {"add_scaled", "y x skip"},
 	KindRoute:                {"route", "scores weights experts places offsets logits bias"},
-	KindRouteGrad:            {"route_grad", "dlogits dweights scores experts offsets"},
-	KindRouteStats:           {"route_stats", "stats scores offsets"},
+	KindRouteGrad:            {"route_grad", "dlogits dweights scores experts offsets logits"},
+	KindRouteStats:           {"route_stats", "stats scores experts offsets logits"},
+	KindRouteCount:           {"route_count", "counts offsets"},
+	KindRouteBias:            {"route_bias", "bias counts"},
+	KindRowGate:              {"row_gate", "y x gate"},
+	KindRowGateGrad:          {"row_gate_grad", "dx dgate dy x gate"},
 	KindDispatch:             {"dispatch", "rows x places"},
 	KindCombine:              {"combine", "y rows places weights"},
 	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places offsets"},
@@ -201,8 +211,8 @@ type Op struct {
 	T     [10]Tensor
 	I     [8]int
 	F     [8]float64
-	Key   rng.Key   // dropout: the site's stream; narrow_state: the part's
-	U     [2]uint64 // dropout: step, and index of the first element in the global batch; narrow_state: see NarrowStateOpts
+	Key   rng.Key   // dropout and jitter: the site's stream; narrow_state: the part's
+	U     [2]uint64 // dropout and jitter: step, and index of the first element in the global batch; narrow_state: see NarrowStateOpts
 	Host  []byte    // upload and fetch
 	Group Group     // collectives
 	Own   *Call     // a program's own operation

@@ -78,12 +78,21 @@ func narrowed(c stages.Config) (stages.Config, bool) {
 	if c.Hidden%2 != 0 || c.FFN%2 != 0 || c.Heads%2 != 0 || c.KVHeads%2 != 0 && c.KVHeads > 1 || c.Hidden < 256 {
 		return c, false
 	}
-	if c.HeadDim == 0 {
+	latent := c.Latent != (stages.LatentConfig{}) // its heads keep their widths
+	if c.HeadDim == 0 && !latent {
 		c.HeadDim = c.Hidden / c.Heads
 	}
 	c.Hidden, c.FFN, c.Heads, c.KVHeads, c.Vocab = c.Hidden/2, c.FFN/2, c.Heads/2, max(1, c.KVHeads/2), max(2, c.Vocab/2)
-	if c.Experts.Width > 1 {
-		c.Experts.Width /= 2
+	if x := &c.Experts; x.Width > 1 {
+		if x.SharedWidth%x.Width == 0 { // several experts' width
+			x.SharedWidth = x.SharedWidth / x.Width * (x.Width / 2)
+		} else {
+			x.SharedWidth = max(1, x.SharedWidth/2)
+		}
+		x.Width /= 2
+	}
+	if latent {
+		c.Latent.KVRank, c.Latent.QRank = max(1, c.Latent.KVRank/2), (c.Latent.QRank+1)/2
 	}
 	if c.HeadDim*c.Heads == c.Hidden { // what it would be anyway
 		c.HeadDim = 0

@@ -105,8 +105,12 @@ func actCases() []Case {
 	return eitherType(cases)
 }
 
+func dropName(kind string, p float64, variant string) string {
+	return fmt.Sprintf("%s/P=%g/%s", kind, p, variant)
+}
+
 func dropoutCases(p float64) []Case {
-	name := func(variant string) string { return fmt.Sprintf("dropout/P=%g/%s", p, variant) }
+	name := func(variant string) string { return dropName("dropout", p, variant) }
 	mask := func(first uint64) tensorops.Mask {
 		return tensorops.Mask{Key: rng.NewKey(7, 1), Step: 3, First: first, P: p}
 	}

@@ -37,6 +37,14 @@ func attentionCases() []Case {
 			b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, Rotation: rotation(10000, 7)})
 			b.check(whole, "x of which a part of each head rotates, with the columns around it")
 		}},
+		{"rope/interleaved", tensorops.KindRoPE, func(b *builder) {
+			for _, inverse := range []bool{false, true} {
+				whole, x := b.framed(34, 3*20)
+				b.RoPE(x, tensorops.RoPEOpts{Heads: 3, Period: 17, First: 2, Rotation: rotation(10000, 7), Inverse: inverse,
+					Interleaved: true})
+				b.check(whole, "x with the columns around it, inverse %v", inverse)
+			}
+		}},
 		// More pairs than a device may take at a time.
 		{"rope/wide", tensorops.KindRoPE, func(b *builder) {
 			for _, pairs := range []int{256, 300, 513} {

@@ -21,6 +21,9 @@ var routings = []struct {
 	{RouteOpts: tensorops.RouteOpts{Sigmoid: true}},
 }
 
+// groupings are rows, experts, experts of a row, groups, and groups of a row.
+var groupings = [][5]int{{0, 4, 2, 2, 1}, {7, 4, 4, 2, 2}, {37, 16, 3, 4, 2}, {9, 12, 5, 3, 2}, {3, 256, 8, 8, 4}, {50, 6, 2, 3, 1}}
+
 // routed are the results of a router.
 type routed struct{ scores, weights, experts, places, offsets tensorops.Tensor }
 
@@ -146,6 +149,29 @@ func expertCases() []Case {
 			b.Route(r.scores, r.weights, r.experts, r.places, r.offsets, x, none, tensorops.RouteOpts{})
 			b.checkRoute(r, "logits")
 		}},
+		{"route/groups", tensorops.KindRoute, func(b *builder) {
+			for _, s := range groupings {
+				for _, r := range routings {
+					bias := none
+					if r.bias {
+						bias = b.single(s[1])
+					}
+					r.Groups, r.TopGroups = s[3], s[4]
+					b.checkRoute(b.route(b.single(s[0], s[1]), bias, s[2], r.RouteOpts), fmt.Sprint(s, r))
+				}
+			}
+		}},
+		// Of equal groups the lower number is chosen, and NaN comes last, in a group and among groups.
+		{"route/groups of ties and infinities", tensorops.KindRoute, func(b *builder) {
+			inf := float32(math.Inf(1))
+			for top := 1; top <= 2; top++ {
+				x := b.floats([]float32{
+					1, 1, 1, 1, 1, 1, 0, 9, 3, 3, 3, 3, nan, 9, 1, 1, 0, 0, nan, nan, 2, nan, 1, 0,
+					nan, nan, nan, nan, nan, nan, inf, -inf, 0, 0, 1, 1, -inf, -inf, -inf, -inf, -inf, -inf,
+				}, 7, 6)
+				b.checkRoute(b.route(x, none, 2, tensorops.RouteOpts{Sigmoid: true, Groups: 3, TopGroups: top}), top)
+			}
+		}},
 		// Of equal scores the lower number is chosen; NaN comes last; one expert gets all rows and another one none.
 		{"route/ties and infinities", tensorops.KindRoute, func(b *builder) {
 			inf := float32(math.Inf(1))
@@ -161,22 +187,45 @@ func expertCases() []Case {
 		{"route_grad/shapes", tensorops.KindRouteGrad, func(b *builder) {
 			for _, s := range routes {
 				for _, r := range routings {
-					if !r.Sigmoid {
-						r.Balance = 0.01
-					}
+					r.Balance = 0.01
 					to := b.route(b.single(s[0], s[1]), none, s[2], r.RouteOpts)
 					dlogits := b.garbage32(s[0], s[1])
-					b.RouteGrad(dlogits, b.single(s[0], s[2]), to.scores, to.experts, to.offsets, r.RouteOpts)
+					b.RouteGrad(dlogits, b.single(s[0], s[2]), to.scores, to.experts, to.offsets, none, r.RouteOpts)
 					b.check(dlogits, "dlogits of %v %v", s, r).scaled(1)
 				}
 			}
+		}},
+		{"route_grad/sequences and z", tensorops.KindRouteGrad, func(b *builder) {
+			for _, s := range [][4]int{{0, 3, 2, 2}, {6, 5, 2, 3}, {200, 130, 7, 2}, {12, 8, 8, 12}} {
+				for _, sigmoid := range []bool{false, true} {
+					r := tensorops.RouteOpts{Sigmoid: sigmoid, Renormalize: true, Balance: 0.02, Sequences: s[3], ZLoss: 0.03}
+					logits := b.single(s[0], s[1])
+					to := b.route(logits, none, s[2], r)
+					dlogits := b.garbage32(s[0], s[1])
+					b.RouteGrad(dlogits, b.single(s[0], s[2]), to.scores, to.experts, to.offsets, logits, r)
+					b.check(dlogits, "dlogits of %v, sigmoids %v", s, sigmoid).scaled(1)
+					stats := b.garbage64(tensorops.RouteCounts + s[1])
+					b.Fill(stats, 1)
+					b.RouteStats(stats, to.scores, to.experts, to.offsets, logits, r)
+					b.check(stats, "stats of %v, sigmoids %v", s, sigmoid)
+				}
+			}
+		}},
+		// Sigmoids of 0 divide nothing by nothing.
+		{"route_grad/no scores", tensorops.KindRouteGrad, func(b *builder) {
+			r := tensorops.RouteOpts{Sigmoid: true, Renormalize: true, Balance: 0.5}
+			to := b.route(b.floats(slices.Repeat([]float32{float32(math.Inf(-1))}, 6), 2, 3), none, 2, r)
+			b.check(to.weights, "weights")
+			dlogits := b.garbage32(2, 3)
+			b.RouteGrad(dlogits, b.single(2, 2), to.scores, to.experts, to.offsets, none, r)
+			b.check(dlogits, "dlogits")
 		}},
 		{"route_stats/shapes", tensorops.KindRouteStats, func(b *builder) {
 			for _, s := range routes {
 				to := b.route(b.single(s[0], s[1]), none, s[2], tensorops.RouteOpts{})
 				stats := b.garbage64(tensorops.RouteCounts + s[1])
 				b.Fill(stats, 1)
-				b.RouteStats(stats, to.scores, to.offsets)
+				b.RouteStats(stats, to.scores, to.experts, to.offsets, none, tensorops.RouteOpts{})
 				b.check(stats, "stats of %v", s)
 			}
 		}},
@@ -202,10 +251,13 @@ func expertCases() []Case {
 		{"route_stats/zero", tensorops.KindRouteStats, func(b *builder) {
 			stats := b.garbage64(tensorops.RouteCounts + 2)
 			b.Fill(stats, 0)
-			b.RouteStats(stats, b.floats([]float32{1, 0, 0, 1, 1, 0}, 3, 2), b.ints([]int32{0, 2, 3}, 3))
+			b.RouteStats(stats, b.floats([]float32{1, 0, 0, 1, 1, 0}, 3, 2), b.ints([]int32{0, 1, 0}, 3, 1), b.ints([]int32{0, 2, 3},
+				3), none,
+				tensorops.RouteOpts{})
 			b.check(stats, "stats")
 		}},
 	}
+	cases = append(cases, balanceCases()...)
 	cases = append(cases, eitherType([]Case{
 		{"grouped_col_sum/shapes", tensorops.KindGroupedColSum, func(b *builder) {
 			for i, counts := range held {

@@ -34,6 +34,11 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindAddPositions:  1,
 	tensorops.KindPositionsGrad: 2,
 	tensorops.KindDropout:       2,
+	tensorops.KindJitter:        2,
+	tensorops.KindRouteCount:    0,
+	tensorops.KindRouteBias:     1,
+	tensorops.KindRowGate:       2,
+	tensorops.KindRowGateGrad:   4,
 	tensorops.KindSGD:           4,
 	tensorops.KindSquaredNorm:   1e-5, // it is summed in float64
 

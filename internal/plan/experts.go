@@ -1,6 +1,39 @@
 package plan
 
-import "github.com/troupe-ml/troupe/internal/host/device"
+import (
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
+	"github.com/troupe-ml/troupe/stages"
+)
+
+// expertConfig takes the settings of experts from a configuration. Which layers have experts is that of model.from, if the weights come
+// from there.
+func expertConfig(m config.Model, out *stages.ExpertConfig, loaded bool) {
+	out.Count, out.PerToken, out.Width, out.SharedWidth = m.Experts, m.ExpertsPerToken, m.ExpertFFN, m.SharedExpertFFN
+	out.Renormalize, out.Router.Groups, out.Router.TopGroups = m.NormTopKProb, m.NGroup, m.TopKGroup
+	if out.Router.Scale = m.RoutedScalingFactor; out.Router.Scale == 1 {
+		out.Router.Scale = 0
+	}
+	out.AuxLossWeight = m.AuxLossWeight
+	out.Balance = stages.BalanceConfig{BiasRate: m.RouterBiasUpdateRate, BySequence: m.LoadBalancingType == config.SequenceBalance,
+		ZLossWeight: m.ZLossWeight, Jitter: m.InputJitterEps}
+	if !loaded {
+		out.Dense = stages.DenseLayers(m.Layers, m.FirstKDenseReplace, m.DecoderSparseStep)
+	}
+}
+
+// expertShape sets the keys of experts and of latent attention to those of a model.
+func expertShape(c stages.Config, m *config.Model) {
+	x := c.Experts
+	m.Experts, m.ExpertsPerToken, m.ExpertFFN, m.SharedExpertFFN = x.Count, x.PerToken, x.Width, x.SharedWidth
+	m.NormTopKProb, m.NGroup, m.TopKGroup, m.RoutedScalingFactor = x.Renormalize, x.Router.Groups, x.Router.TopGroups, x.Router.Scale
+	if m.RoutedScalingFactor == 0 {
+		m.RoutedScalingFactor = 1
+	}
+	m.FirstKDenseReplace, m.DecoderSparseStep = stages.DensePattern(c.Layers, x.Dense, stages.ExpertTraitsOf(c.Family))
+	m.QLoRARank, m.KVLoRARank, m.QKNopeHeadDim, m.QKRopeHeadDim, m.VHeadDim = c.Latent.QRank, c.Latent.KVRank, c.Latent.Nope, c.Latent.Rope,
+		c.Latent.Value
+}
 
 // mostRows returns the largest number of tokens in a microbatch.
 func (p *Plan) mostRows() int {
@@ -28,6 +61,16 @@ func (p *Plan) checkExperts() error {
 	if r, found := p.gpuStage(); found {
 		return c.Errorf("model.experts", "experts compute only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or use a family "+
 			"without experts", r, device.Key(c))
+	}
+	rate := c.Model.RouterBiasUpdateRate
+	if rate > 0 && c.IsSet("model.router_bias_update_rate") && c.LoRA() != nil {
+		return c.Errorf("model.router_bias_update_rate",
+			"%g, but with adapters the base is frozen, and so are its biases; leave the key out", rate)
+	}
+	if tokens := int64(c.Batch.Sequences) * int64(c.Model.Context); rate > 0 && tokens > stages.MaxLoad {
+		return c.Errorf("model.router_bias_update_rate",
+			"%g, but a step has %d tokens, and loads are exact up to %d; reduce batch.sequences, "+
+				"or set the rate to 0", rate, tokens, stages.MaxLoad)
 	}
 	return nil
 }

@@ -188,9 +188,13 @@ func modelConfig(c *config.Config, vocab int, from stages.Config) stages.Config 
 	out.Family, out.Layers, out.Hidden, out.Heads, out.KVHeads, out.FFN = m.Family, m.Layers, m.Hidden, m.Heads, m.KVHeads, m.FFN
 	out.HeadDim, out.Window, out.Context, out.Vocab, out.Dropout, out.Tie = own, m.Window, m.Context, vocab, m.Dropout, m.TieEmbeddings
 	out.RopeTheta, out.MTPLayers, out.MTPWeight, out.MaxPositions = m.RopeTheta, m.MTPLayers, m.MTPWeight, from.Positions()
-	if m.Experts > 0 { // which layers have them is the family's, or that of model.from
-		out.Experts.Count, out.Experts.PerToken, out.Experts.Width = m.Experts, m.ExpertsPerToken, m.ExpertFFN
-		out.Experts.AuxLossWeight = m.AuxLossWeight
+	if m.Experts > 0 {
+		expertConfig(m, &out.Experts, from.Family != "")
+	}
+	if stages.HasLatent(m.Family) {
+		out.Latent.QRank, out.Latent.KVRank, out.Latent.Nope, out.Latent.Rope, out.Latent.Value = m.QLoRARank, m.KVLoRARank,
+			m.QKNopeHeadDim,
+			m.QKRopeHeadDim, m.VHeadDim
 	}
 	out.Layout, out.Options, out.Adapter = m.Stack, m.Options, c.LoRA()
 	if from.Family == "" {

@@ -43,11 +43,12 @@ func LoadShape(cfg *config.Config, from *checkpoint.Checkpoint) (*config.Config,
 			return nil, err
 		}
 	}
-	shaped, err := cfg.WithShape(config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads,
+	shape := config.Model{Family: m.Family, Layers: m.Layers, Hidden: m.Hidden, Heads: m.Heads, KVHeads: m.KVHeads,
 		FFN: m.FFN, HeadDim: m.HeadDim, Window: m.Window,
 		Context: m.Context, Vocab: m.Vocab, TieEmbeddings: m.Tie, RopeTheta: m.RopeTheta, MTPLayers: m.MTPLayers,
-		Experts: m.Experts.Count, ExpertsPerToken: m.Experts.PerToken, ExpertFFN: m.Experts.Width,
-		Stack: m.Layout, Options: m.Options})
+		Stack: m.Layout, Options: m.Options}
+	expertShape(m, &shape)
+	shaped, err := cfg.WithShape(shape)
 	if err != nil {
 		return nil, err
 	}

@@ -4145,6 +4145,7 @@ type Router struct {
 	AuxLoss       float64                `protobuf:"fixed64,3,opt,name=aux_loss,json=auxLoss,proto3" json:"aux_loss,omitempty"`
 	Entropy       float64                `protobuf:"fixed64,4,opt,name=entropy,proto3" json:"entropy,omitempty"`
 	Counts        []float64              `protobuf:"fixed64,5,rep,packed,name=counts,proto3" json:"counts,omitempty"`
+	ZLoss         float64                `protobuf:"fixed64,6,opt,name=z_loss,json=zLoss,proto3" json:"z_loss,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4212,6 +4213,13 @@ func (x *Router) GetCounts() []float64 {
 		return x.Counts
 	}
 	return nil
+}
+
+func (x *Router) GetZLoss() float64 {
+	if x != nil {
+		return x.ZLoss
+	}
+	return 0
 }
 
 type Loss struct {
@@ -11256,13 +11264,14 @@ const file_wire_proto_rawDesc = "" +
 	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12-\n" +
 	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\x12+\n" +
 	"\aweights\x18\x06 \x03(\v2\x11.troupe.wire.NormR\aweights\x12-\n" +
-	"\arouters\x18\a \x03(\v2\x13.troupe.wire.RouterR\arouters\"\x7f\n" +
+	"\arouters\x18\a \x03(\v2\x13.troupe.wire.RouterR\arouters\"\x96\x01\n" +
 	"\x06Router\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\x05R\x05layer\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x01R\x04rows\x12\x19\n" +
 	"\baux_loss\x18\x03 \x01(\x01R\aauxLoss\x12\x18\n" +
 	"\aentropy\x18\x04 \x01(\x01R\aentropy\x12\x16\n" +
-	"\x06counts\x18\x05 \x03(\x01R\x06counts\"\x87\x01\n" +
+	"\x06counts\x18\x05 \x03(\x01R\x06counts\x12\x15\n" +
+	"\x06z_loss\x18\x06 \x01(\x01R\x05zLoss\"\x87\x01\n" +
 	"\x04Loss\x12\x1e\n" +
 	"\n" +
 	"microbatch\x18\x01 \x01(\x05R\n" +

@@ -27,6 +27,9 @@ type exec struct {
 	product product   // of the stream, copied by its helpers
 	partial []float64 // sums of blocks; the stream's, shared with its helpers
 	masks   []uint32  // of dropout
+	groups  []float32 // of a router: the sums of groups, and the ranks of the experts of chosen ones
+	numbers []int32   // of a router: the chosen groups
+	loads   []int32   // of a router: the rows of each expert in a sequence
 	gamma   []float32 // of a norm with an offset
 	ones    []float32 // what multiplies an activation without a gate
 	unused  []float32 // and the gradient that nobody reads
@@ -154,6 +157,14 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.parallel(a.Scores.Rows(), routeGrain(a.Scores.Cols()), routeGrad)
 	case tensorops.KindRouteStats:
 		return x.routeStats()
+	case tensorops.KindRouteCount:
+		return x.routeCount()
+	case tensorops.KindRouteBias:
+		return x.routeBias()
+	case tensorops.KindRowGate:
+		return x.overRows(op.RowGate().X, rowGate)
+	case tensorops.KindRowGateGrad:
+		return x.overRows(op.RowGateGrad().X, rowGateGrad)
 	case tensorops.KindDispatch:
 		return x.overRows(op.Dispatch().X, dispatch)
 	case tensorops.KindCombine:
@@ -172,6 +183,8 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.overRows(op.WeighBias().DY, weighBias)
 	case tensorops.KindDropout:
 		return x.parallel(op.Dropout().Y.Len(), heavyGrain, dropout)
+	case tensorops.KindJitter:
+		return x.parallel(op.Dropout().Y.Len(), heavyGrain, jitter)
 	case tensorops.KindAdd:
 		return x.parallel(op.Add().Out.Len(), lightGrain, add)
 	case tensorops.KindAddScaled:

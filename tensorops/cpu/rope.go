@@ -77,7 +77,27 @@ func ropeRows(x *exec, lo, hi int) {
 			row.fill(a.Rotation, position)
 		}
 		turned := x.get(v, n*stride, n*stride+c)
-		x.dev.kernels.vec.RoPE(turned, row.cos, row.sin, a.Heads, a.Inverse)
+		if a.Interleaved {
+			row.turn(turned, a.Heads, a.Inverse)
+		} else {
+			x.dev.kernels.vec.RoPE(turned, row.cos, row.sin, a.Heads, a.Inverse)
+		}
 		x.put(v, n*stride, turned)
+	}
+}
+
+// turn rotates the pairs (2i, 2i + 1) of each head. A product is rounded before it is added, as the vector loops of the other pairs do.
+func (a angles) turn(x []float32, heads int, inverse bool) {
+	d := len(x) / heads
+	for h := range heads {
+		head := x[h*d:][:d]
+		for i, cos := range a.cos {
+			sin := a.sin[i]
+			if inverse {
+				sin = -sin
+			}
+			left, right := head[2*i], head[2*i+1]
+			head[2*i], head[2*i+1] = float32(left*cos)-float32(right*sin), float32(right*cos)+float32(left*sin)
+		}
 	}
 }

@@ -43,7 +43,7 @@ func routeRows(x *exec, lo, hi int) {
 		row := scores[n*width:][:width]
 		if a.Sigmoid {
 			for e, l := range logits[n*width:][:width] {
-				row[e] = float32(1 / (1 + math.Exp(-float64(l))))
+				row[e] = float32(sigmoid(l))
 			}
 		} else {
 			softmax(row, logits[n*width:][:width])
@@ -54,11 +54,15 @@ func routeRows(x *exec, lo, hi int) {
 			x.dev.kernels.vec.Add(rank, row, bias)
 		}
 		chosen := experts[n*k:][:k]
-		best(chosen, rank)
+		if a.Groups > 0 {
+			x.bestInGroups(chosen, rank, a.Groups, a.TopGroups)
+		} else {
+			best(chosen, rank)
+		}
 		slices.Sort(chosen)
 		factor := a.Factor()
 		if a.Renormalize {
-			factor /= chosenSum(row, chosen)
+			factor /= chosenSum(row, chosen, a.Sigmoid)
 		}
 		for j, e := range chosen {
 			weights[n*k+j] = float32(float64(row[e]) * factor)
@@ -83,8 +87,33 @@ func softmax(dst, logits []float32) {
 	}
 }
 
+// bestInGroups is best among the experts of the best groups.
+func (x *exec) bestInGroups(chosen []int32, rank []float32, groups, top int) {
+	size := len(rank) / groups
+	work, kept := scratch(&x.groups, groups+top*size), scratch(&x.numbers, top)
+	sums, only := work[:groups], work[groups:]
+	for g := range sums {
+		var two [2]int32
+		of := rank[g*size:][:size]
+		best(two[:], of)
+		sums[g] = of[two[0]] + of[two[1]]
+	}
+	best(kept, sums)
+	slices.Sort(kept)
+	for i, g := range kept {
+		copy(only[i*size:][:size], rank[int(g)*size:])
+	}
+	best(chosen, only)
+	for i, c := range chosen {
+		chosen[i] = kept[int(c)/size]*int32(size) + c%int32(size)
+	}
+}
+
 // chosenSum is the sum of the scores of chosen experts, in ascending order.
-func chosenSum(scores []float32, chosen []int32) (sum float64) {
+func chosenSum(scores []float32, chosen []int32, sigmoids bool) (sum float64) {
+	if sigmoids {
+		sum = tensorops.SigmoidFloor
+	}
 	for _, e := range chosen {
 		sum += float64(scores[e])
 	}
@@ -114,20 +143,26 @@ func before(r, other float32) bool { return r > other || other != other && r == 
 // routeGrad takes a range of rows.
 func routeGrad(x *exec, lo, hi int) {
 	a := x.op.RouteGrad()
-	dlogits, dweights, scores, experts, offsets := f32(a.DLogits), f32(a.DWeights), f32(a.Scores), i32(a.Experts), i32(a.Offsets)
-	k, width := a.Experts.Cols(), a.Scores.Cols()
+	dlogits, dweights, scores, logits := f32(a.DLogits), f32(a.DWeights), f32(a.Scores), optional(a.Logits)
+	experts, k, width := i32(a.Experts), a.Experts.Cols(), a.Scores.Cols()
+	counts := routeCounts{x: x, experts: experts, width: width, of: max(1, a.Scores.Rows()/max(a.Sequences, 1)) * k, run: -1}
 	for n := lo; n < hi; n++ {
 		row, out, chosen, dw := scores[n*width:][:width], dlogits[n*width:][:width], experts[n*k:][:k], dweights[n*k:][:k]
+		loads := counts.at(n * k)
 		factor, mean := a.Factor(), 0.0
 		if a.Renormalize {
-			total := chosenSum(row, chosen)
+			total := chosenSum(row, chosen, a.Sigmoid)
 			for j, e := range chosen {
 				mean += float64(float64(dw[j]) * float64(row[e]))
 			}
 			factor, mean = factor/total, mean/total
 		}
+		share, level := 1.0, 0.0 // what the gradient of a share is divided by, and what it has less: of sigmoids
+		if a.Sigmoid && a.Balance != 0 {
+			share, level = shareOf(row, loads)
+		}
 		of := func(e, j int) (d float64, next int) { // the gradient of a score
-			d = float64(a.Balance * float64(offsets[e+1]-offsets[e]))
+			d = float64(a.Balance * (float64(loads[e]) - level) / share)
 			if j < k && int(chosen[j]) == e {
 				return d + float64(factor*(float64(dw[j])-mean)), j + 1
 			}
@@ -140,52 +175,140 @@ func routeGrad(x *exec, lo, hi int) {
 				inner += float64(d * float64(row[e]))
 			}
 		}
+		var z, lse float64
+		if logits != nil {
+			lse = logSum(logits[n*width:][:width])
+			z = 2 * a.ZLoss * lse
+		}
 		for e, j := 0, 0; e < width; e++ {
 			d, j = of(e, j)
 			s := float64(row[e])
 			if a.Sigmoid {
-				out[e] = float32(d * s * (1 - s))
+				d = d * s * (1 - s)
 			} else {
-				out[e] = float32(s * (d - inner))
+				d = s * (d - inner)
 			}
+			if logits != nil {
+				d += float64(z * math.Exp(float64(logits[n*width+e])-lse))
+			}
+			out[e] = float32(d)
 		}
 	}
+}
+
+// shareOf returns the sum of a row's sigmoids, and the mean load of their shares.
+func shareOf(row []float32, loads []int32) (sum, level float64) {
+	sum = tensorops.SigmoidFloor
+	for e, s := range row {
+		sum += float64(s)
+		level += float64(float64(loads[e]) * float64(s))
+	}
+	return sum, level / sum
+}
+
+// logSum is the logarithm of the sum of a row's exponentials.
+func logSum(logits []float32) float64 {
+	top := float32(math.Inf(-1))
+	for _, l := range logits {
+		top = max(top, l)
+	}
+	sum := 0.0
+	for _, l := range logits {
+		sum += math.Exp(float64(l) - float64(top))
+	}
+	return float64(top) + math.Log(sum)
+}
+
+// routeCounts are the rows of each expert in the sequence of a row. They are counted again for each sequence of a range.
+type routeCounts struct {
+	x         *exec
+	experts   []int32
+	width, of int // experts; pairs of a sequence
+	run       int // the sequence that is counted; -1: none
+	loads     []int32
+}
+
+// at returns those of the sequence with a pair.
+func (c *routeCounts) at(pair int) []int32 {
+	if run := pair / c.of; run != c.run {
+		c.run, c.loads = run, scratch(&c.x.loads, c.width)
+		clear(c.loads)
+		for _, e := range c.experts[run*c.of:][:c.of] {
+			c.loads[e]++
+		}
+	}
+	return c.loads
 }
 
 // routeStats takes experts by ranges; their parts are added in order.
 func (x *exec) routeStats() error {
 	a := x.op.RouteStats()
-	stats, width, rows := f64(a.Stats), a.Scores.Cols(), float64(a.Scores.Rows())
-	x.partial = scratch(&x.partial, 2*width)
-	if err := x.parallel(width, max(1, heavyGrain/4/max(a.Scores.Rows(), 1)), routeColumns); err != nil {
+	stats, width, rows, runs := f64(a.Stats), a.Scores.Cols(), a.Scores.Rows(), max(a.Sequences, 1)
+	x.partial = scratch(&x.partial, width*(1+runs)+rows)
+	if err := x.parallel(rows, routeGrain(width), routeSums); err != nil {
 		return err
 	}
-	offsets := i32(a.Offsets)
-	stats[tensorops.RouteRows] += rows
+	if err := x.parallel(width, max(1, heavyGrain/4/max(rows, 1)), routeColumns); err != nil {
+		return err
+	}
+	offsets, each := i32(a.Offsets), rows/runs
+	counts := routeCounts{x: x, experts: i32(a.Experts), width: width, of: max(1, each*a.Experts.Cols()), run: -1}
+	stats[tensorops.RouteRows] += float64(rows)
 	for e := range width {
-		count := float64(offsets[e+1] - offsets[e])
-		stats[tensorops.RouteCounts+e] += count
-		stats[tensorops.RouteEntropy] += x.partial[2*e+1]
-		if rows > 0 {
-			stats[tensorops.RouteBalance] += float64(float64(width) * count * x.partial[2*e] / rows)
+		stats[tensorops.RouteCounts+e] += float64(offsets[e+1] - offsets[e])
+		stats[tensorops.RouteEntropy] += x.partial[rows+e]
+	}
+	for run := range runs {
+		if each == 0 {
+			break
+		}
+		loads := counts.at(run * counts.of)
+		for e, sum := range x.partial[rows+width*(1+run):][:width] {
+			stats[tensorops.RouteBalance] += float64(float64(width) * float64(loads[e]) * sum / float64(each))
+		}
+	}
+	if logits := optional(a.Logits); logits != nil {
+		for n := range rows {
+			lse := logSum(logits[n*width:][:width])
+			stats[tensorops.RouteZ] += float64(lse * lse)
 		}
 	}
 	return nil
 }
 
-// routeColumns sums the scores of a range of experts and their parts of the entropy.
-func routeColumns(x *exec, lo, hi int) {
+// routeSums leaves what the scores of a range of rows are divided by to be shares.
+func routeSums(x *exec, lo, hi int) {
 	a := x.op.RouteStats()
 	scores, width := f32(a.Scores), a.Scores.Cols()
-	for e := lo; e < hi; e++ {
-		sum, entropy := 0.0, 0.0
-		for at := e; at < len(scores); at += width {
-			s := float64(scores[at])
-			sum += s
-			if s > 0 {
-				entropy -= float64(s * math.Log(s))
+	for n := lo; n < hi; n++ {
+		x.partial[n] = 1
+		if a.Sigmoid {
+			x.partial[n] = tensorops.SigmoidFloor
+			for _, s := range scores[n*width:][:width] {
+				x.partial[n] += float64(s)
 			}
 		}
-		x.partial[2*e], x.partial[2*e+1] = sum, entropy
+	}
+}
+
+// routeColumns sums the shares of a range of experts in each sequence, and their parts of the entropy.
+func routeColumns(x *exec, lo, hi int) {
+	a := x.op.RouteStats()
+	scores, width, rows, runs := f32(a.Scores), a.Scores.Cols(), a.Scores.Rows(), max(a.Sequences, 1)
+	entropies, sums := x.partial[rows:][:width], x.partial[rows+width:]
+	for e := lo; e < hi; e++ {
+		entropy := 0.0
+		for run := range runs {
+			sum := 0.0
+			for n := run * rows / runs; n < (run+1)*rows/runs; n++ {
+				s := float64(scores[n*width+e]) / x.partial[n]
+				sum += s
+				if s > 0 {
+					entropy -= float64(s * math.Log(s))
+				}
+			}
+			sums[run*width+e] = sum
+		}
+		entropies[e] = entropy
 	}
 }

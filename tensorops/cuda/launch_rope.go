@@ -1,6 +1,10 @@
 package cuda
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"fmt"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // ropePairs is the most pairs of a launch, whose argument has their frequencies: ROPE_PAIRS of rope.cu. So no table
 // has to lie on the device, and a graph has its own.
@@ -22,6 +26,9 @@ type ropeArgs struct {
 
 func rope(x *exec, o *tensorops.Op) error {
 	a := o.RoPE()
+	if a.Interleaved {
+		return fmt.Errorf("%w: a rotary embedding of pairs of neighbors", tensorops.ErrUnsupported)
+	}
 	if a.X.Len() == 0 {
 		return nil
 	}

@@ -87,7 +87,7 @@ func (o operands) gate() tensorops.GateOpts {
 // routing draws options of a router.
 func (o operands) routing() tensorops.RouteOpts {
 	return tensorops.RouteOpts{Sigmoid: rapid.Bool().Draw(o.t, "sigmoid"), Renormalize: rapid.Bool().Draw(o.t, "renormalize"),
-		Scale: float64(o.number(2)), Balance: float64(o.number(0))}
+		Scale: float64(o.number(2)), Balance: float64(o.number(0)), Sequences: o.number(1), Groups: o.number(0), TopGroups: o.number(0)}
 }
 
 // recordings ask for what each recording method needs.
@@ -163,11 +163,14 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindDropout: func(o operands, n, c int) {
 		o.l.Dropout(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.Mask{P: float64(o.number(0)) / 4})
 	},
+	tensorops.KindJitter: func(o operands, n, c int) {
+		o.l.Jitter(o.f(n, c), o.f(n, c), o.f(n, c), tensorops.Mask{P: float64(o.number(0)) / 4})
+	},
 	tensorops.KindRoPE: func(o operands, n, c int) {
 		heads, period := 1+o.size("heads"), 1+o.size("period")
 		r := tensorops.NewRotation(make([]float64, max(0, o.number(c))), float64(o.number(2)))
 		o.l.RoPE(o.f(n*period, heads*(2*c+1)), tensorops.RoPEOpts{Heads: o.number(heads), Period: o.number(period), First: o.number(2),
-			Rotation: r, Starts: o.starts(n * period)})
+			Rotation: r, Starts: o.starts(n * period), Interleaved: rapid.Bool().Draw(o.t, "interleaved")})
 	},
 	tensorops.KindAttention: func(o operands, n, c int) {
 		a := drawAttention(o, n, c)
@@ -194,9 +197,25 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindRouteGrad: func(o operands, n, c int) {
 		k := 1 + o.size("k")
-		o.l.RouteGrad(o.f(n, c), o.f(n, k), o.f(n, c), o.i(n, k), o.i(c+1), o.routing())
+		opts, logits := o.routing(), none
+		if rapid.Bool().Draw(o.t, "z") {
+			opts.ZLoss, logits = float64(o.number(1)), o.f(n, c)
+		}
+		o.l.RouteGrad(o.f(n, c), o.f(n, k), o.f(n, c), o.i(n, k), o.i(c+1), logits, opts)
 	},
-	tensorops.KindRouteStats: func(o operands, n, c int) { o.l.RouteStats(o.d(tensorops.RouteCounts+c), o.f(n, c), o.i(c+1)) },
+	tensorops.KindRouteStats: func(o operands, n, c int) {
+		logits := none
+		if rapid.Bool().Draw(o.t, "z") {
+			logits = o.f(n, c)
+		}
+		o.l.RouteStats(o.d(tensorops.RouteCounts+c), o.f(n, c), o.i(n, 1+o.size("k")), o.i(c+1), logits, o.routing())
+	},
+	tensorops.KindRouteCount: func(o operands, _, c int) { o.l.RouteCount(o.f(c), o.i(c+1)) },
+	tensorops.KindRouteBias:  func(o operands, _, c int) { o.l.RouteBias(o.f(c), o.f(c), float64(o.number(1))) },
+	tensorops.KindRowGate:    func(o operands, n, c int) { o.l.RowGate(o.f(n, c), o.f(n, c), o.f(n)) },
+	tensorops.KindRowGateGrad: func(o operands, n, c int) {
+		o.l.RowGateGrad(o.f(n, c), o.f(n), o.f(n, c), o.f(n, c), o.f(n))
+	},
 	tensorops.KindDispatch: func(o operands, n, c int) {
 		k := 1 + o.size("k")
 		o.l.Dispatch(o.f(n*k, c), o.f(n, c), o.i(n, k))

@@ -65,13 +65,18 @@ func (m mask) factor(i int) float64 {
 	if m.P == 0 {
 		return 1
 	}
-	index := m.First + uint64(i)
-	var words [4]uint32
-	words[0], words[1], words[2], words[3] = rng.Block(m.Key, m.Step, index/4)
-	if words[index%4] < uint32(m.P*(1<<32)) {
+	if m.word(i) < uint32(m.P*(1<<32)) {
 		return 0
 	}
 	return 1 / (1 - m.P)
+}
+
+// word is the tensor's element i's random word.
+func (m mask) word(i int) uint32 {
+	index := m.First + uint64(i)
+	var words [4]uint32
+	words[0], words[1], words[2], words[3] = rng.Block(m.Key, m.Step, index/4)
+	return words[index%4]
 }
 
 // dropout: y = x·mask/(1−P) + skip. A dropped element is 0 even where x is not a
@@ -85,5 +90,14 @@ func dropout(op *tensorops.Op) {
 			kept = v * f
 		}
 		y[i] = kept + skipped(a.Skip, i)
+	}
+}
+
+// jitter: y = x·(1 + P·(2u − 1)) + skip.
+func jitter(op *tensorops.Op) {
+	a := op.Dropout()
+	y, x, drawn := Values(a.Y), Values(a.X), mask(a.Mask)
+	for i, v := range x {
+		y[i] = v*(1+drawn.P*(2*rng.Uniform(drawn.word(i))-1)) + skipped(a.Skip, i)
 	}
 }

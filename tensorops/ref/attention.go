@@ -6,7 +6,7 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// rope turns the pairs (i, i + n) of each head by position·frequency(i); the channels behind these 2n stay.
+// rope turns the pairs (i, i + n), or (2i, 2i + 1), of each head by position·frequency(i); the channels behind these 2n stay.
 func rope(op *tensorops.Op) {
 	a := op.RoPE()
 	x, pairs := matrixOf(a.X), a.Rotation.Pairs()
@@ -21,6 +21,9 @@ func rope(op *tensorops.Op) {
 				}
 				sin, cos := math.Sincos(angle)
 				left, right := x.at(n, h*d+i), x.at(n, h*d+i+pairs)
+				if a.Interleaved {
+					left, right = x.at(n, h*d+2*i), x.at(n, h*d+2*i+1)
+				}
 				*left, *right = a.Rotation.Scale()*(*left*cos-*right*sin), a.Rotation.Scale()*(*right*cos+*left*sin)
 			}
 		}

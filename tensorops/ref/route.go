@@ -25,24 +25,22 @@ func route(op *tensorops.Op) {
 			row[e] = *logits.at(n, e)
 		}
 		score(row, a.Sigmoid)
-		order := make([]int, len(row))
 		rank := make([]float64, len(row))
 		for e, s := range row {
-			*scores.at(n, e), order[e], rank[e] = s, e, s
+			*scores.at(n, e), rank[e] = s, s
 			if bias != nil {
 				rank[e] += bias[e]
 			}
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) }) // NaN is least
-		chosen := order[:k]
-		slices.Sort(chosen)
-		total := 1.0
-		if a.Renormalize {
-			total = 0
-			for _, e := range chosen {
-				total += row[e]
+		var candidates []int
+		for _, g := range bestGroups(rank, a.RouteOpts) {
+			for e := range len(row) / max(a.Groups, 1) {
+				candidates = append(candidates, g*(len(row)/max(a.Groups, 1))+e)
 			}
 		}
+		chosen := bestOf(candidates, rank)[:k]
+		slices.Sort(chosen)
+		total := chosenTotal(row, chosen, a.RouteOpts)
 		for j, e := range chosen {
 			experts[n*k+j] = int32(e)
 			*weights.at(n, j) = a.Factor() * row[e] / total
@@ -59,6 +57,47 @@ func route(op *tensorops.Op) {
 	}
 }
 
+// bestOf sorts numbers in ascending order by descending rank, the lower number first where they are equal, and NaN last.
+func bestOf(numbers []int, rank []float64) []int {
+	slices.SortStableFunc(numbers, func(a, b int) int { return cmp.Compare(rank[b], rank[a]) }) // NaN is least
+	return numbers
+}
+
+// bestGroups returns the groups of a row in ascending order; without groups one with all experts.
+func bestGroups(rank []float64, r tensorops.RouteOpts) []int {
+	if r.Groups == 0 {
+		return []int{0}
+	}
+	size := len(rank) / r.Groups
+	sums, numbers := make([]float64, r.Groups), make([]int, r.Groups)
+	for g := range sums {
+		members := make([]int, size)
+		for i := range members {
+			members[i] = g*size + i
+		}
+		best := bestOf(members, rank)
+		sums[g], numbers[g] = rank[best[0]]+rank[best[1]], g
+	}
+	best := bestOf(numbers, sums)[:r.TopGroups]
+	slices.Sort(best)
+	return best
+}
+
+// chosenTotal is what divides the weights of a row.
+func chosenTotal[E int | int32](row []float64, chosen []E, r tensorops.RouteOpts) float64 {
+	if !r.Renormalize {
+		return 1
+	}
+	total := 0.0
+	if r.Sigmoid {
+		total = tensorops.SigmoidFloor
+	}
+	for _, e := range chosen {
+		total += row[e]
+	}
+	return total
+}
+
 // score turns a row of logits into scores.
 func score(row []float64, sigmoids bool) {
 	if sigmoids {
@@ -73,61 +112,107 @@ func score(row []float64, sigmoids bool) {
 	}
 }
 
-// routeGrad: through the weights of the chosen experts, their sum, the balance, and the scores.
+// counted returns the rows of each expert in each sequence.
+func counted(experts []int32, rows, width int, r tensorops.RouteOpts) [][]float64 {
+	runs := max(r.Sequences, 1)
+	counts := make([][]float64, runs)
+	for i := range counts {
+		counts[i] = make([]float64, width)
+	}
+	for i, e := range experts {
+		counts[i*runs/max(len(experts), 1)][e]++
+	}
+	return counts
+}
+
+// shared returns what a row's scores are divided by to be shares: 1 of a softmax.
+func shared(row []float64, sigmoids bool) float64 {
+	if !sigmoids {
+		return 1
+	}
+	sum := tensorops.SigmoidFloor
+	for _, s := range row {
+		sum += s
+	}
+	return sum
+}
+
+// routeGrad: through the weights of the chosen experts, their sum, the balance, the scores, and the z-loss.
 func routeGrad(op *tensorops.Op) {
 	a := op.RouteGrad()
 	dlogits, dweights, scores := matrixOf(a.DLogits), matrixOf(a.DWeights), matrixOf(a.Scores)
-	experts, offsets, k := ids(a.Experts), ids(a.Offsets), a.Experts.Cols()
+	experts, k := ids(a.Experts), a.Experts.Cols()
+	counts := counted(experts, scores.rows, scores.cols, a.RouteOpts)
 	for n := range scores.rows {
-		chosen := experts[n*k : (n+1)*k]
-		total, mean := 1.0, 0.0
+		chosen, row := experts[n*k:(n+1)*k], make([]float64, scores.cols)
+		for e := range row {
+			row[e] = *scores.at(n, e)
+		}
+		total, mean := chosenTotal(row, chosen, a.RouteOpts), 0.0
 		if a.Renormalize {
-			total = 0
-			for _, e := range chosen {
-				total += *scores.at(n, int(e))
-			}
 			for j, e := range chosen {
-				mean += *dweights.at(n, j) * *scores.at(n, int(e)) / total
+				mean += *dweights.at(n, j) * row[e] / total
 			}
 		}
-		dscores := make([]float64, scores.cols)
+		dscores, balance, sum := make([]float64, scores.cols), 0.0, shared(row, a.Sigmoid)
+		of := counts[n*len(counts)/scores.rows]
+		for e, s := range row {
+			balance += a.Balance * of[e] * s / sum
+		}
+		if !a.Sigmoid {
+			balance = 0 // the softmax's own gradient has it
+		}
 		for j, e := range chosen {
 			dscores[e] = a.Factor() / total * (*dweights.at(n, j) - mean)
 		}
 		inner := 0.0
 		for e := range dscores {
-			dscores[e] += a.Balance * float64(offsets[e+1]-offsets[e])
-			inner += dscores[e] * *scores.at(n, e)
+			dscores[e] += (a.Balance*of[e] - balance) / sum
+			inner += dscores[e] * row[e]
 		}
 		for e, d := range dscores {
-			s := *scores.at(n, e)
-			if a.Sigmoid {
+			if s := row[e]; a.Sigmoid {
 				*dlogits.at(n, e) = d * s * (1 - s)
 			} else {
 				*dlogits.at(n, e) = s * (d - inner)
 			}
 		}
+		if a.Logits.Valid() {
+			logits := rowOf(a.Logits, n)
+			lse := logSumExp(logits)
+			for e, x := range logits {
+				*dlogits.at(n, e) += 2 * a.ZLoss * lse * math.Exp(x-lse)
+			}
+		}
 	}
 }
 
-// routeStats: rows, balance loss, entropy and counts.
+// routeStats: rows, balance loss, entropy, z-loss and counts.
 func routeStats(op *tensorops.Op) {
 	a := op.RouteStats()
 	stats, scores, offsets := Values(a.Stats), matrixOf(a.Scores), ids(a.Offsets)
 	rows := float64(scores.rows)
 	stats[tensorops.RouteRows] += rows
+	counts := counted(ids(a.Experts), scores.rows, scores.cols, a.RouteOpts)
 	for e := range scores.cols {
-		count, sum := float64(offsets[e+1]-offsets[e]), 0.0
-		for n := range scores.rows {
-			s := *scores.at(n, e)
-			sum += s
+		stats[tensorops.RouteCounts+e] += float64(offsets[e+1] - offsets[e])
+	}
+	for n := range scores.rows {
+		row := make([]float64, scores.cols)
+		for e := range row {
+			row[e] = *scores.at(n, e)
+		}
+		sum, of := shared(row, a.Sigmoid), counts[n*len(counts)/scores.rows]
+		for e := range row {
+			s := row[e] / sum
 			if s > 0 {
 				stats[tensorops.RouteEntropy] -= s * math.Log(s)
 			}
+			stats[tensorops.RouteBalance] += float64(scores.cols*len(counts)) * of[e] * s / rows
 		}
-		if rows > 0 {
-			stats[tensorops.RouteBalance] += float64(scores.cols) * count * sum / rows
+		if a.Logits.Valid() {
+			lse := logSumExp(rowOf(a.Logits, n))
+			stats[tensorops.RouteZ] += lse * lse
 		}
-		stats[tensorops.RouteCounts+e] += count
 	}
 }

@@ -152,6 +152,8 @@ func compute(op *tensorops.Op) error {
 		softCapGrad(op)
 	case tensorops.KindDropout:
 		dropout(op)
+	case tensorops.KindJitter:
+		jitter(op)
 	case tensorops.KindRoPE:
 		rope(op)
 	case tensorops.KindAttention:
@@ -184,6 +186,14 @@ func compute(op *tensorops.Op) error {
 		routeGrad(op)
 	case tensorops.KindRouteStats:
 		routeStats(op)
+	case tensorops.KindRouteCount:
+		routeCount(op)
+	case tensorops.KindRouteBias:
+		routeBias(op)
+	case tensorops.KindRowGate:
+		rowGate(op)
+	case tensorops.KindRowGateGrad:
+		rowGateGrad(op)
 	case tensorops.KindDispatch:
 		return dispatch(op)
 	case tensorops.KindCombine:

@@ -98,6 +98,10 @@ func TestExactOtherFamilies(t *testing.T) {
 		"qwen3_moe": {"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3",
 			"model.expert_ffn=24"},
 		"gpt_oss": {"model.family=gpt_oss", "model.kv_heads=2", "model.experts=5", "model.experts_per_token=3", "model.window=6"},
+		"qwen2_moe": {"model.family=qwen2_moe", "model.kv_heads=2", "model.experts=4", "model.expert_ffn=24", "model.shared_expert_ffn=40",
+			"model.decoder_sparse_step=2", "model.aux_loss_weight=0.1", "model.load_balancing_type=seq_aux_loss"},
+		"deepseek_v3": {"model.family=deepseek_v3", "model.experts=6", "model.expert_ffn=24", "model.n_group=3", "model.q_lora_rank=11",
+			"model.router_bias_update_rate=0.05", "model.z_loss_weight=0.01", "model.input_jitter_eps=0.1", "model.aux_loss_weight=0.1"},
 		"mixtral": {"model.family=mixtral", "model.experts=4", "model.aux_loss_weight=0.1"},
 	} {
 		for precision, types := range precisions {

@@ -46,6 +46,8 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=300.0, factor=4.0, low_freq_factor=
 YARN = dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16)
 LONG = dict(rope_type="longrope", rope_theta=400.0, short_factor=[1.0, 1.1, 1.3, 1.6], long_factor=[1.5, 2.0, 3.5, 5.0])
 WINDOWS = dict(use_sliding_window=True, sliding_window=7)
+LATENT = dict(num_key_value_heads=6, kv_lora_rank=23, qk_nope_head_dim=10, qk_rope_head_dim=6, v_head_dim=14, moe_intermediate_size=22,
+              n_shared_experts=1, num_mtp_layers=0, head_dim=None)
 QWEN35 = dict(linear_key_head_dim=12, linear_value_head_dim=14, linear_num_key_heads=3, linear_num_value_heads=6, linear_conv_kernel_dim=4,
               full_attention_interval=3, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.4))
 
@@ -75,6 +77,17 @@ MODELS = {
                                      rope_parameters=dict(rope_type="default", rope_theta=300.0))),
     "gpt_oss-mxfp4": ("GptOss", dict(hidden_size=64, intermediate_size=96, num_local_experts=4, num_experts_per_tok=2, sliding_window=9,
                                      num_hidden_layers=2)),
+    "qwen2_moe": ("Qwen2Moe", dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=22, shared_expert_intermediate_size=34)),
+    "qwen2_moe-dense": ("Qwen2Moe", dict(head_dim=None, hidden_size=60, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=26, norm_topk_prob=True,
+                                         shared_expert_intermediate_size=18, mlp_only_layers=[3], decoder_sparse_step=2, tie_word_embeddings=True)),
+    "deepseek_v3": ("DeepseekV3", dict(LATENT, q_lora_rank=19, n_routed_experts=12, n_group=4, topk_group=2, num_experts_per_tok=3, first_k_dense_replace=1,
+                                       routed_scaling_factor=1.7)),
+    # Moonlight's: queries without a latent vector, all experts one group, two shared ones; pairs of halves, biases, wide values.
+    "deepseek_v3-moonlight": ("DeepseekV3", dict(LATENT, q_lora_rank=None, n_routed_experts=7, n_group=1, topk_group=1, num_experts_per_tok=4, n_shared_experts=2,
+                                                 first_k_dense_replace=2, norm_topk_prob=False, rope_interleave=False, attention_bias=True, v_head_dim=20,
+                                                 rms_norm_eps=1e-5, tie_word_embeddings=True)),
+    "deepseek_v3-yarn": ("DeepseekV3", dict(LATENT, q_lora_rank=30, n_routed_experts=8, n_group=2, topk_group=1, num_experts_per_tok=2, first_k_dense_replace=0,
+                                            v_head_dim=16, rope_parameters=dict(YARN, mscale=0.8, mscale_all_dim=1.3))),
     "smollm3": ("SmolLM3", dict(no_rope_layer_interval=3, rope_parameters=YARN)),
     "smollm3-windows": ("SmolLM3", dict(WINDOWS, no_rope_layers=[1, 0, 0, 1], attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
     "granite": ("Granite", dict(embedding_multiplier=1.3, attention_multiplier=0.21, residual_multiplier=0.7, logits_scaling=1.7,
@@ -142,6 +155,8 @@ def model_of(config, seed):
         for name, b in sorted(model.named_buffers()):
             if name.endswith("layer_scalar"):
                 b.copy_(0.6 + 0.5 * torch.rand(b.shape, generator=draw))
+            elif name.endswith("e_score_correction_bias"):
+                b.copy_(0.3 * torch.randn(b.shape, generator=draw))
     model.generation_config = transformers.GenerationConfig(pad_token_id=0)
     return model
 
@@ -155,9 +170,9 @@ def balance(model, tokens):
     """The balance loss that each layer with experts has alone; None: no layer has."""
     config = model.config
     count = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
-    if not count:
+    loss = getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
+    if not count or loss is None:
         return None
-    loss = sys.modules[type(model).__module__].load_balancing_loss_func
     with torch.no_grad():
         logits = model(input_ids=tokens, use_cache=False, output_router_logits=True).router_logits
     return [loss((layer.reshape(-1, count),), count, config.num_experts_per_tok).item() for layer in logits]

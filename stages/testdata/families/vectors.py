@@ -31,6 +31,8 @@ from forward import element  # noqa: E402
 VOCAB, SEQUENCES, POSITIONS, STEPS = 17, 2, 10, 20
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=16, bos_token_id=None, eos_token_id=None, attention_dropout=0.0)
+LATENT = dict(SIZES, num_key_value_heads=4, kv_lora_rank=7, qk_nope_head_dim=6, qk_rope_head_dim=4, moe_intermediate_size=10, first_k_dense_replace=1,
+              num_mtp_layers=0)
 NOPAD = dict(pad_token_id=None)
 LLAMA3 = dict(rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=12)
 
@@ -46,6 +48,16 @@ MODELS = {
     "qwen3_moe": transformers.Qwen3MoeConfig(**SIZES, head_dim=6, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, norm_topk_prob=True),
     "qwen3_moe, a dense layer and weights as they are": transformers.Qwen3MoeConfig(**SIZES, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=14,
                                                                                   mlp_only_layers=[0], tie_word_embeddings=True),
+    "qwen2_moe": transformers.Qwen2MoeConfig(**SIZES, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=14,
+                                             norm_topk_prob=True),
+    "qwen2_moe, a dense layer and weights as they are": transformers.Qwen2MoeConfig(**SIZES, num_experts=3, num_experts_per_tok=3, moe_intermediate_size=14,
+                                                                                  shared_expert_intermediate_size=6, mlp_only_layers=[0], tie_word_embeddings=True),
+    "deepseek_v3": transformers.DeepseekV3Config(**LATENT, **NOPAD, q_lora_rank=9, n_routed_experts=6, n_group=3, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
+                                                 v_head_dim=5, routed_scaling_factor=1.7),
+    "deepseek_v3, as Moonlight, with biases and yarn": transformers.DeepseekV3Config(
+        **LATENT, **NOPAD, q_lora_rank=None, n_routed_experts=5, n_group=1, topk_group=1, num_experts_per_tok=2, n_shared_experts=2, v_head_dim=12,
+        routed_scaling_factor=1.0, norm_topk_prob=False, rope_interleave=False, attention_bias=True, tie_word_embeddings=True,
+        rope_parameters=dict(rope_type="yarn", rope_theta=100.0, factor=4.0, original_max_position_embeddings=4, mscale=0.8, mscale_all_dim=1.3)),
     "qwen2": transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
     "qwen2, windows from the second layer on": transformers.Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=3, max_window_layers=1),
     "qwen3": transformers.Qwen3Config(**SIZES, head_dim=8, tie_word_embeddings=True),
@@ -98,7 +110,7 @@ def vector(name, config):
     config._attn_implementation = config._experts_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(config).double().eval()
     with torch.no_grad():
-        for key, p in [*model.named_parameters(), *((key, b) for key, b in model.named_buffers() if key.endswith("layer_scalar"))]:
+        for key, p in [*model.named_parameters(), *((key, b) for key, b in model.named_buffers() if key.endswith(("layer_scalar", "e_score_correction_bias")))]:
             for part, of in files(config.model_type, key, p):
                 of.copy_(drawn(part, of.shape))
     ids = [int(2048 * (1 + element(name, i, 1, 0))) % VOCAB for i in range(2 * SEQUENCES * POSITIONS)]

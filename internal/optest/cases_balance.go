@@ -1,0 +1,86 @@
+package optest
+
+import (
+	"math"
+
+	"github.com/troupe-ml/troupe/internal/base/rng"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// balanceCases are what balances the loads of experts, and gates of rows.
+func balanceCases() []Case {
+	cases := []Case{
+		{"route_count/shapes", tensorops.KindRouteCount, func(b *builder) {
+			for _, counts := range held[1:] {
+				at, _ := offsetsOf(counts)
+				sums := b.single(len(counts))
+				b.RouteCount(sums, b.ints(at, len(at)))
+				b.check(sums, "counts of %v", counts)
+			}
+		}},
+		// An expert with the mean load stays, and so does one whose load is not a number.
+		{"route_bias/signs", tensorops.KindRouteBias, func(b *builder) {
+			nan := float32(math.NaN())
+			for _, counts := range [][]float32{{3}, {1, 2, 3}, {0, 0, 8, 0}, {5, 5, 5}, {1 << 24, 1<<24 - 1}, {1, nan, 2}} {
+				bias := b.single(len(counts))
+				b.RouteBias(bias, b.floats(counts, len(counts)), 0.001)
+				b.check(bias, "bias after loads %v", counts)
+			}
+		}},
+	}
+	cases = append(cases, eitherType([]Case{
+		{"row_gate/shapes", tensorops.KindRowGate, func(b *builder) {
+			for _, s := range shapes {
+				y := b.garbage(s[0], s[1])
+				b.RowGate(y, b.normal(s[0], s[1]), b.single(s[0]))
+				b.check(y, "y of %v", s)
+			}
+			x := b.normal(37, 515)
+			b.RowGate(x, x, b.single(37))
+			b.check(x, "y = x")
+		}},
+		{"row_gate_grad/shapes", tensorops.KindRowGateGrad, func(b *builder) {
+			for _, s := range shapes {
+				dx, dgate := b.garbage(s[0], s[1]), b.garbage32(s[0])
+				b.RowGateGrad(dx, dgate, b.normal(s[0], s[1]), b.normal(s[0], s[1]), b.single(s[0]))
+				b.check(dx, "dx of %v", s)
+				b.check(dgate, "dgate of %v", s).summed(s[1])
+			}
+			dy, dgate := b.normal(37, 515), b.garbage32(37)
+			b.RowGateGrad(dy, dgate, dy, b.normal(37, 515), b.single(37))
+			b.check(dy, "dx = dy")
+			b.check(dgate, "dgate").summed(515)
+		}},
+	})...)
+	for _, p := range []float64{0, 0.01, 0.5} {
+		cases = append(cases, eitherType(jitterCases(p))...)
+	}
+	return cases
+}
+
+func jitterCases(p float64) []Case {
+	mask := func(step, first uint64) tensorops.Mask {
+		return tensorops.Mask{Key: rng.NewKey(7, 1), Step: step, First: first, P: p}
+	}
+	return []Case{{dropName("jitter", p, "shapes"), tensorops.KindJitter, func(b *builder) {
+		for i, s := range shapes {
+			skip := none
+			if i%2 > 0 {
+				skip = b.normal(s[0], s[1])
+			}
+			y := b.garbage(s[0], s[1])
+			b.Jitter(y, b.normal(s[0], s[1]), skip, mask(3, 0))
+			b.check(y, "y of %v", s)
+		}
+		for _, first := range []uint64{1, 3, 1_000_003, 1<<32 - 2, 1<<40 + 5} {
+			y := b.garbage(37, 515)
+			b.Jitter(y, b.normal(37, 515), none, mask(1<<32+1, first))
+			b.check(y, "y from %d", first)
+		}
+		x, skip := b.normal(37, 515), b.normal(37, 515)
+		b.Jitter(skip, x, skip, mask(3, 2))
+		b.check(skip, "y = skip")
+		b.Jitter(x, x, none, mask(3, 2))
+		b.check(x, "y = x")
+	}}}
+}
