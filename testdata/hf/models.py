@@ -167,7 +167,7 @@ def expert_inputs(config, p):
 
 
 def balance(model, tokens):
-    """The balance loss that each layer with experts has alone; None: no layer has."""
+    """The balance loss that each layer with experts has alone; None: no layer has, or transformers has none of the family."""
     config = model.config
     count = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     loss = getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
