@@ -53,6 +53,7 @@ type local struct {
 	kept     []*Kept               // what outlives the attempt, when it has ended
 	keeps    atomic.Bool           // the stages outlive the attempt
 	renewing atomic.Bool           // it continues another attempt, and some stages have no state yet
+	ready    atomic.Bool           // all stages have their weights
 	newest   atomic.Pointer[Saved] // the last checkpoint that was written; nil: none
 }
 

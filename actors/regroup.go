@@ -27,6 +27,7 @@ func (a *schedulerActor) regroups(m *regroup) {
 		m.after = min(m.after, was.after)
 		m.Leaving = union(was.Leaving, m.Leaving)
 		m.Free = union(was.Free, m.Free)
+		m.Lost = union(was.Lost, m.Lost)
 	}
 	a.regroup = m
 }

@@ -163,6 +163,9 @@ func (r *Run) Lost(ranks []int, err error) {
 	r.system.Root.Send(r.supervisor, &lost{ranks, err})
 }
 
+// Ready reports whether all stages have had their weights. Before that, a renewal would find some without.
+func (r *Run) Ready() bool { return r.ready.Load() }
+
 // Pause pauses the run at the end of its step; Resume resumes it.
 func (r *Run) Pause() { r.Change(event.Change{Kind: event.ChangePause}) }
 

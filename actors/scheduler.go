@@ -159,8 +159,10 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case *StageReady:
 		if a.runID.accepts(m.Header) {
 			a.read[m.Rank] = m.Read
-			if a.ready.mark(m.Rank); a.ready.all() {
+			was := a.ready.all()
+			if a.ready.mark(m.Rank); !was && a.ready.all() {
 				a.local.renewing.Store(false)
+				a.local.ready.Store(true)
 				if a.spec.Ready != nil {
 					a.spec.Ready(a.read)
 				}

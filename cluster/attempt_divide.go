@@ -81,8 +81,11 @@ func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 		with[rank] += shadows[rank] // each rank brings one, and holds another
 	}
 	parts, apart, err := ranks(with)
-	if err != nil && shadows != nil { // placeShadows says why there are none
-		parts, apart, err = ranks(bytes)
+	if auto := as.Config.Cluster.Shadow == plan.ShadowAuto; shadows != nil && (err != nil || apart != "" && auto) {
+		// Without room for shadows, groups may be on one host each. placeShadows says why there are none.
+		if plain, far, failed := ranks(bytes); err != nil || failed == nil && far == "" {
+			parts, apart, err = plain, far, failed
+		}
 	}
 	if err != nil {
 		return err

@@ -81,6 +81,9 @@ func (a *attempt) leave() {
 	}
 	slices.Sort(names)
 	err := a.replaceable(workers)
+	if err == nil && !a.actors.Ready() {
+		err = errors.New("its ranks have no weights yet")
+	}
 	if err == nil {
 		a.c.log.Info("other workers get the ranks of those that leave", "run", a.run, "workers", strings.Join(names, " "))
 		for _, w := range workers {

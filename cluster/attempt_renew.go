@@ -26,11 +26,11 @@ type renewal struct {
 // workers that have kept their stages get the other ranks as well, if they have the memory, or else only save them. It implements
 // plan.Renewer.
 func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers, rescue bool, err error) {
-	a.releaseLost()
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	began := time.Now()
 	for {
+		a.releaseLost() // also those that left meanwhile
 		b, changed, err := a.renew(a.replacement)
 		if b != nil {
 			return b, false, nil

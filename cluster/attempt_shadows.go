@@ -32,8 +32,8 @@ func (a *attempt) placeShadows(as plan.Assignment, bytes []int64) error {
 	sites, cores := a.sites(as.Plan)
 	s, auto := as.Plan.PlaceShadows(sites, a.shadows.At), as.Config.Cluster.Shadow == plan.ShadowAuto
 	var err error
-	if s.Any() {
-		if err = a.shadowsFit(as, s, bytes); err == nil && auto && a.renewal == nil {
+	if s.Any() && a.renewal == nil { // a renewal keeps the shadows that there are: they have the state of the lost ranks
+		if err = a.shadowsFit(as, s, bytes); err == nil && auto {
 			err = as.Plan.CheckShadowCost(s, sites, cores)
 		}
 	}
@@ -82,7 +82,7 @@ func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows, bytes []int64) 
 					rank, gib(need[rank]), as.Config.Device.MemoryGiB)
 			}
 		}
-		if has := x.Offer.GetMemoryBytes() / onHost[x.host()]; sum > has {
+		if has := x.Offer.GetMemoryBytes() / onHost[x.host()]; has > 0 && sum > has { // 0: unknown
 			return fmt.Errorf("%w: worker %s needs %.1f GiB with the shadows of other ranks, but has %.1f GiB", plan.ErrNoRoom, x.Name,
 				gib(sum), gib(has))
 		}

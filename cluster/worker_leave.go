@@ -23,7 +23,7 @@ func (w *membership) drain(ctx context.Context) {
 		if !said {
 			w.saved = nil // that of an earlier run
 		}
-		busy, saved := len(w.parts) > 0, w.saved
+		busy, saved := len(w.parts) > 0 || w.kept != nil, w.saved
 		w.mu.Unlock()
 		if !busy && idle.IsZero() {
 			idle = time.Now()
@@ -40,7 +40,7 @@ func (w *membership) drain(ctx context.Context) {
 			w.left("the coordinator does not answer")
 			return
 		case !said:
-			w.log.Info("worker "+w.cfg.Name+" was told to stop: it leaves when its run has written a checkpoint", "limit_s", w.cfg.Grace.Seconds())
+			w.log.Info("worker "+w.cfg.Name+" was told to stop: it leaves when its run has replaced it or written a checkpoint", "limit_s", w.cfg.Grace.Seconds())
 		}
 		select {
 		case <-tick.C:

@@ -111,9 +111,9 @@ func (c *checker) experts() {
 	case (m.Family == stages.Mixtral || m.Family == stages.GPTOSS) && m.ExpertFFN != m.FFN:
 		c.disagree("model.expert_ffn", "model.ffn",
 			fmt.Sprintf("differs from %s, but in %s they are the same", c.say("model.ffn"), m.Family), "leave expert_ffn out")
-	case m.Family == stages.DeepSeekV3 && c.clean("model.shared_expert_ffn") && m.SharedExpertFFN%m.ExpertFFN != 0:
+	case m.Family == stages.DeepSeekV3 && c.clean("model.shared_expert_ffn") && (m.SharedExpertFFN == 0 || m.SharedExpertFFN%m.ExpertFFN != 0):
 		c.disagree("model.shared_expert_ffn", "model.expert_ffn",
-			fmt.Sprintf("is not a multiple of %s, as in deepseek_v3", c.say("model.expert_ffn")), "set it to a multiple, or to 0")
+			fmt.Sprintf("is not a multiple of %s, as in deepseek_v3", c.say("model.expert_ffn")), "set it to a multiple")
 	case m.Family == stages.Qwen2MoE && c.clean("model.shared_expert_ffn") && m.SharedExpertFFN == 0:
 		c.disagree("model.shared_expert_ffn", "model.family", "is too small: qwen2_moe has a shared expert", "leave shared_expert_ffn out")
 	}

@@ -142,8 +142,8 @@ type Model struct {
 	FirstKDenseReplace int `toml:"first_k_dense_replace"`
 	// Every how many layers have experts, the others a dense part; 0 and 1: all have them. For qwen2_moe and qwen3_moe. Default: 1.
 	DecoderSparseStep int `toml:"decoder_sparse_step"`
-	// Divide the weights of a token's experts by their sum. For qwen2_moe, qwen3_moe and deepseek_v3; mixtral always does.
-	// Default: true for mixtral, qwen3_moe and deepseek_v3, else false.
+	// Divide the weights of a token's experts by their sum. For qwen2_moe, qwen3_moe and deepseek_v3; mixtral and gpt_oss
+	// always do. Default: true for mixtral, gpt_oss, qwen3_moe and deepseek_v3, else false.
 	NormTopKProb bool `toml:"norm_topk_prob"`
 	// Factor of the weights of a token's experts; 0 is 1. For deepseek_v3. Default: 1.0.
 	RoutedScalingFactor float64 `toml:"routed_scaling_factor"`
@@ -536,8 +536,8 @@ type Cluster struct {
 	Rebalance bool `toml:"rebalance"`
 	// "auto": workers that see run.out write their parts of a checkpoint; "off": they send them. Default: "auto".
 	SharedFolder string `toml:"shared_folder"`
-	// Keep the weights and optimizer state of each rank without replicas in a second worker, too. Then a failed worker is replaced
-	// without a repeated step. "auto": if it makes a step at most 2 % slower by the forecast; "on": at any cost; "off": never.
+	// Keep a copy of the weights and optimizer state of ranks without replicas on a second worker. Then a failed worker is replaced
+	// without a repeated step. "auto": if the forecast is that a step gets at most 2 % slower; "on": always; "off": never.
 	// Default: "auto".
 	Shadow string `toml:"shadow"`
 	// Worker of each rank, by name. Default: [], which places ranks by memory and cores.

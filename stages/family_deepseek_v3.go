@@ -62,7 +62,12 @@ var latentKeys = keySet{
 			"qk_nope_head_dim": whole(&a.nope, 1, MaxHidden),
 			"qk_rope_head_dim": whole(&a.rope, 2, MaxHidden),
 			"v_head_dim":       whole(&a.value, 1, MaxHidden),
-			"rope_interleave":  orNull(truth(&a.interleave)),
+			"rope_interleave": func(key string, v json.RawMessage) error {
+				if string(v) == "null" { // which is false in transformers
+					return a.interleave.set(key, false)
+				}
+				return truth(&a.interleave)(key, v)
+			},
 		}
 	},
 	read: func(r *reading, c *Config) error {

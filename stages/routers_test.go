@@ -246,6 +246,12 @@ func TestParseRouters(t *testing.T) {
 			t.Errorf("%s has %d parameters, want %d: %+v, %v", c.name, n, c.parameters, got, err)
 		}
 	}
+	for value, want := range map[string]bool{"true": true, "false": false, "null": false} { // transformers takes null for false
+		got, err := stages.ParseHF([]byte(edited(t, publishedMoonlight, "rope_interleave", value)))
+		if err != nil || got.Latent.Interleave != want {
+			t.Errorf("rope_interleave is %s: interleaved %v, %v", value, got.Latent.Interleave, err)
+		}
+	}
 	for _, c := range []struct {
 		base string
 		keys []string // and values

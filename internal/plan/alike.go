@@ -12,7 +12,7 @@ import (
 // may differ by their position in the model, every stage is its own kind.
 func (p *Plan) kind(stage int) string {
 	c := p.model.Config
-	if !c.Language() || p.cfg.Freezes() || len(c.Full) > 0 {
+	if !c.Language() || p.cfg.Freezes() || len(c.Full) > 0 || len(c.Experts.Dense) > 0 {
 		return fmt.Sprint(stage)
 	}
 	var k strings.Builder

@@ -58,6 +58,9 @@ func (p *Plan) checkExperts() error {
 	case all == 0:
 		return nil
 	}
+	if err := p.model.CheckExperts(n); err != nil {
+		return c.Errorf("parallel.expert", "%w", err)
+	}
 	if r, found := p.gpuStage(); found {
 		return c.Errorf("model.experts", "experts compute only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or use a family "+
 			"without experts", r, device.Key(c))

@@ -81,6 +81,9 @@ func (p *Plan) PlaceShadows(sites []Site, was []int) (s Shadows) {
 			s.Why = "all ranks are in one worker"
 		}
 	}
+	if !s.Any() {
+		s.At = nil
+	}
 	return s
 }
 

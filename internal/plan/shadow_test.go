@@ -31,7 +31,7 @@ func TestPlaceShadows(t *testing.T) {
 		{"two hosts", "a0 b0 c1 d1", nil, []int{2, 2, 0, 0}, false, ""},
 		{"it stays", "a0 b0 c0 d0", []int{3, 0, 1, 2}, []int{3, 0, 1, 2}, false, ""},
 		{"it moves only where it must", "a0 b0 b0 d0", []int{3, 2, 0, 1}, []int{3, 3, 0, 1}, false, ""},
-		{"one process", "a0 a0 a0 a0", nil, []int{-1, -1, -1, -1}, false, "one worker"},
+		{"one process", "a0 a0 a0 a0", nil, nil, false, "one worker"},
 		{"on the edge", "a0 b1 c1 d1", nil, []int{-1, 0, 0, 0}, true, "cluster.edge"},
 	} {
 		p, err := gridPlan(t, "pipeline.stages=4", "pipeline.schedule=1f1b")

@@ -113,7 +113,7 @@ const stoppedAt = "stopped at step "
 // sayRegroup says why the run changes its workers.
 func sayRegroup(e RegroupEvent) string {
 	if len(e.Lost) > 0 {
-		return fmt.Sprintf("%s failed, and no other worker has room: checkpoint step %d written from the copy of its state, no step lost",
+		return fmt.Sprintf("%s failed, and no other worker can take its ranks: checkpoint step %d written from their shadows, no step lost",
 			workerNames(e.Lost), e.Step)
 	}
 	if len(e.Leaving) == 0 {
