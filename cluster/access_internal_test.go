@@ -141,8 +141,8 @@ func TestProtocolByRole(t *testing.T) {
 
 // TestRequestByRole sends a coordinator every request in each role.
 func TestRequestByRole(t *testing.T) {
-	want := map[string]string{"submit": "o", "control": "o", "drain": "o", "tokens": "o", "forecast": "o", "follow": "ov", "list": "ov", "status": "ov",
-		"logs": "ov", "members": "ov", "record": "ov", "actions": "ov"}
+	want := map[string]string{"submit": "o", "control": "o", "drain": "o", "tokens": "o", "forecast": "o", "follow": "ov", "list": "ov",
+		"status": "ov", "logs": "ov", "members": "ov", "record": "ov", "actions": "ov"}
 	c := deaf(t)
 	c.cfg.RemoteTokens = true
 	var err error
