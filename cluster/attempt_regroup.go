@@ -98,8 +98,8 @@ func (a *attempt) leave() {
 	a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
 }
 
-// errLeaves: a worker was told to stop, and others get its ranks.
-var errLeaves = errors.New("it was told to stop")
+// errLeaves: a worker was drained or told to stop, and others get its ranks.
+var errLeaves = errors.New("it was drained or told to stop")
 
 // replaceable returns why free workers cannot get the ranks of some workers, with their state; nil: they can.
 func (a *attempt) replaceable(workers []*workerState) error {
