@@ -12,9 +12,7 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import tempfile
-import time
 
 import lora
 import packing
@@ -56,23 +54,18 @@ batch = {{sequences = {o.sequences}, microbatch = {o.sequences}}}
 optimizer = {{lr = {o.lr}, warmup_steps = 5, decay = "constant", weight_decay = 0.0}}
 device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
 """)
-        process = subprocess.Popen([o.engine, "run", out + ".toml"], stderr=subprocess.PIPE, text=True)
-        began = 0
-        for line in process.stderr:
-            if "under the reference model" in line:
-                began = time.time()
-        if process.wait() != 0:
-            raise SystemExit(f"engine run: status {process.returncode}")
-        took = os.path.getmtime(os.path.join(out, "reference.json")) - began
+        pretrained.run([o.engine, "run", out + ".toml"])
+        # The run writes its config, loads the reference model and computes all pairs.
+        took = os.path.getmtime(os.path.join(out, "reference.json")) - os.path.getmtime(os.path.join(out, "config.toml"))
         lines = lora.lines_of(out)
     tenth = max(1, len(lines) // 10)
     for name, part in ("first", lines[:tenth]), ("last", lines[-tenth:]):
-        margin, right = (statistics.mean(line[key] for line in part) for key in ("rewards_margin", "accuracy"))
+        margin, right = (statistics.mean(line["metrics"][key] for line in part) for key in ("rewards_margin", "accuracy"))
         print(f"{name} {len(part)} steps: margin {margin:.4f}, accuracy {right:.2f}")
-    print("validation:", {key: round(value, 4) for key, value in lines[-1].items() if key.startswith("val_")})
+    print("validation:", lines[-1]["val_metrics"])
     step = statistics.median(line["step_ms"] for line in lines) / 1000
     as_many = step * o.pairs / (o.sequences / 2)
-    print(f"reference: {took:.1f} s for {o.pairs} pairs, which take {as_many:.1f} s in steps: {took / as_many:.2f}")
+    print(f"reference: {took:.1f} s for {o.pairs} pairs, which take {as_many:.1f} s in steps: {took / as_many:.2f}; {took / step / o.steps:.2f} of a step for each step of the run")
 
 
 if __name__ == "__main__":
