@@ -18,6 +18,7 @@ type Pool struct {
 	free   [classes][]*Buffer
 	slabs  slabs
 	lent   Lent
+	uncut  int64    // bytes of lent slabs that do not count as in use, until they are cut
 	held   int64    // bytes, lent and free
 	bound  int64    // limit of held, reached by releasing free buffers; 0: none
 	lists  []uint64 // start times of the incomplete lists, in order: they may use buffers freed since
@@ -137,7 +138,7 @@ func (p *Pool) errClosed() error { return fmt.Errorf("memory of %s: %w", p.name,
 // grow takes a buffer from the source; counted of its bytes already count as in use.
 func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	b := &Buffer{Home: p, bytes: size}
-	err := p.via(func() error { return p.allocate(b) })
+	err := p.via(func() error { return p.allocate(b, counted) })
 	m := p.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,8 +155,8 @@ func (p *Pool) grow(size, counted int) (*Buffer, error) {
 	return b, nil
 }
 
-// allocate runs on the goroutine that may call the source.
-func (p *Pool) allocate(b *Buffer) error {
+// allocate is the part of grow that runs on the goroutine that may call the source.
+func (p *Pool) allocate(b *Buffer, counted int) error {
 	m := p.memory
 	m.mu.Lock()
 	closed := p.closed
@@ -181,6 +182,7 @@ func (p *Pool) allocate(b *Buffer) error {
 		return p.errClosed()
 	}
 	p.lent.Add(b)
+	p.uncut += int64(b.bytes - counted)
 	return nil
 }
 
@@ -283,13 +285,13 @@ func (p *Pool) close() {
 	m.pools = slices.DeleteFunc(m.pools, func(other *Pool) bool { return other == p })
 	all := p.empty()
 	out := p.lent.Clear()
-	m.stats.InUse -= total(out)
+	m.stats.InUse -= total(out) - p.uncut
 	m.stats.Pooled -= p.slabs.freeBytes()
 	out = slices.DeleteFunc(out, func(b *Buffer) bool { return b.of != nil })
 	for _, s := range p.slabs.all {
 		out = append(out, s.root)
 	}
-	p.slabs = slabs{}
+	p.slabs, p.uncut = slabs{}, 0
 	m.mu.Unlock()
 	m.discard(append(all, out...))
 }

@@ -167,7 +167,7 @@ func TestArenaClose(t *testing.T) {
 
 // TestArenaClosesWhileItIsUsed: however Take, Put and Close meet, nothing stays in use.
 func TestArenaClosesWhileItIsUsed(t *testing.T) {
-	for i := range 20 {
+	for i := range 100 {
 		m := NewHostMemory(0)
 		a := m.NewArena("a")
 		if i%2 == 1 {

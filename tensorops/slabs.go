@@ -79,6 +79,7 @@ func (p *Pool) cutSlab(root *Buffer, size int) (*Buffer, error) {
 	if p.closed { // closed meanwhile, and the slab was freed
 		return nil, p.errClosed()
 	}
+	p.uncut -= int64(root.bytes - size)
 	m.stats.Pooled += int64(root.bytes - size)
 	m.stats.Taken = max(m.stats.Taken, m.stats.InUse+m.stats.Pooled)
 	p.slabs.asked++
