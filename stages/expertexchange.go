@@ -32,7 +32,7 @@ func (f *expertFFN) rowOffsets(c *pass, s *expertState) (offsets tensorops.Tenso
 	return s.offsets, 0
 }
 
-// heldRows returns how many rows the experts of this rank have at most: a token comes to no expert twice.
+// heldRows returns how many rows the experts of this rank have at most: a token chooses no expert twice.
 func (f *expertFFN) heldRows(c *pass) int {
 	x, alone := f.group(c)
 	if alone {
@@ -47,10 +47,7 @@ func (f *expertFFN) toExperts(c *pass, s *expertState, rows tensorops.Tensor) te
 	if alone {
 		return rows
 	}
-	held := c.Alloc(rows.DType(), f.heldRows(c), rows.Cols())
-	c.AllToAllV(held, rows, s.table, false, x.Group)
-	c.Free(rows)
-	return held
+	return c.exchange(s, rows, f.heldRows(c), false, x.Group)
 }
 
 // fromExperts is the way back.
@@ -59,10 +56,15 @@ func (f *expertFFN) fromExperts(c *pass, s *expertState, held tensorops.Tensor) 
 	if alone {
 		return held
 	}
-	rows := c.Alloc(held.DType(), f.pairs(c), held.Cols())
-	c.AllToAllV(rows, held, s.table, true, x.Group)
-	c.Free(held)
-	return rows
+	return c.exchange(s, held, f.pairs(c), true, x.Group)
+}
+
+// exchange sends rows by a table, or back, into n rows. It frees what it sends.
+func (c *pass) exchange(s *expertState, rows tensorops.Tensor, n int, back bool, g tensorops.Group) tensorops.Tensor {
+	came := c.Alloc(rows.DType(), n, rows.Cols())
+	c.AllToAllV(came, rows, s.table, back, g)
+	c.Free(rows)
+	return came
 }
 
 // weigh records tensorops.List.WeighRows for the rows of this rank's experts, and returns the gradient of the weights of this

@@ -102,14 +102,17 @@ func (d *Directory) Adapter(base *stages.Model) (*stages.Adapter, error) {
 	a := &stages.Adapter{Dropout: s.dropout, RSLoRA: s.rslora, DoRA: s.dora}
 	var names, others []string // in the model's order
 	ranks, alphas := make(map[string]int), make(map[string]float64)
+	add := func(module string, rank int, alpha float64, has bool) {
+		if !has {
+			others = append(others, module)
+			return
+		}
+		names = append(names, module)
+		ranks[module], alphas[module] = rank, alpha
+	}
 	for _, l := range base.Linears() {
 		part, ok := parts[l.Module]
-		if !ok {
-			others = append(others, l.Module)
-			continue
-		}
-		names = append(names, l.Module)
-		ranks[l.Module], alphas[l.Module] = part.rank, part.alpha
+		add(l.Module, part.rank, part.alpha, ok)
 	}
 	experts, err := d.bindExperts(base)
 	if err != nil {
@@ -117,12 +120,7 @@ func (d *Directory) Adapter(base *stages.Model) (*stages.Adapter, error) {
 	}
 	for _, l := range base.ExpertLayers() {
 		part, ok := experts[l.Module]
-		if !ok {
-			others = append(others, l.Module)
-			continue
-		}
-		names = append(names, l.Module)
-		ranks[l.Module], alphas[l.Module] = part.rank, part.alpha
+		add(l.Module, part.rank, part.alpha, ok)
 	}
 	a.Targets = targetsOf(names, others)
 	a.Rank, a.RankPattern = patternOf(names, ranks)
