@@ -78,6 +78,9 @@ const (
 	drainTick    = 50 * time.Millisecond
 	drainQuiet   = 2500 * time.Millisecond
 	drainRelease = time.Second
+	// keepWait is how long the stages of an attempt that is renewed may take to end and to be kept, after the assignment
+	// of the renewed attempt has come.
+	keepWait = 2 * time.Second
 	// leaveGrace is how long a coordinator keeps a worker that was told to stop: if the coordinator is told to stop in
 	// that time too, its runs can write a last checkpoint with the worker's help.
 	leaveGrace = 500 * time.Millisecond

@@ -51,7 +51,9 @@ func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
 	w.highest = m.GetGeneration()
 	clear(w.gaveUp)
 	for _, o := range w.parts { // the coordinator has released them, or does not know them
-		o.end("a newer attempt has begun")
+		if !o.renewedBy(m) {
+			o.end(newerAttempt)
+		}
 		old = append(old, o)
 	}
 	w.parts[p.id] = p
@@ -62,7 +64,7 @@ func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
 // sees the run's folder.
 func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Peer, answer *wire.Assigned) error {
 	for _, o := range old {
-		o.wait()
+		o.waitAtMost(keepWait)
 	}
 	kept, err := w.takeKept(m)
 	if err != nil {
@@ -305,6 +307,19 @@ func (p *part) end(why string) {
 
 // wait waits until all resources of the part are free.
 func (p *part) wait() { <-p.dropped }
+
+// waitAtMost waits in the same way, and ends the part if it has not ended in this time.
+func (p *part) waitAtMost(d time.Duration) {
+	select {
+	case <-p.dropped:
+		return
+	case <-time.After(d):
+	}
+	p.w.mu.Lock()
+	p.end(newerAttempt)
+	p.w.mu.Unlock()
+	p.wait()
+}
 
 // drop frees the resources of an ended part and forgets the workers of its attempt. It must run
 // before the next part, which may have the same workers, adds them again.

@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/troupe-ml/troupe/internal/wire"
+)
+
+// TestRenewedPart: an assignment ends the parts of older attempts, except for the one that it continues, which may be about to keep its
+// stages. That one has keepWait to end by itself.
+func TestRenewedPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &membership{worker: &worker{log: slog.New(slog.DiscardHandler)}, parts: make(map[uuid.UUID]*part),
+			gaveUp: make(map[uuid.UUID]string)}
+		older := func() *part {
+			p := &part{w: w, id: uuid.New(), dropped: make(chan struct{})}
+			w.parts[p.id] = p
+			return p
+		}
+		renewed, other, late := older(), older(), older()
+		run, attempt := uuid.New(), uuid.New()
+		m := &wire.Assign{Run: run[:], Attempt: attempt[:], Generation: 1, Renewal: &wire.Renewal{Attempt: renewed.id[:]}}
+		_, old, err := w.accept(m)
+		if err != nil || len(old) != 3 {
+			t.Fatalf("accept: %d parts, %v; want 3", len(old), err)
+		}
+		if renewed.ended || !other.ended {
+			t.Errorf("the renewed part was told to end: %t, the other one: %t; want false and true", renewed.ended, other.ended)
+		}
+
+		time.AfterFunc(keepWait/2, func() { close(renewed.dropped) })
+		began := time.Now()
+		renewed.waitAtMost(keepWait)
+		if took := time.Since(began); took != keepWait/2 || renewed.ended {
+			t.Errorf("waited %v for a part that ends after %v; it was told to end: %t, want false", took, keepWait/2, renewed.ended)
+		}
+
+		late.ended = false
+		time.AfterFunc(2*keepWait, func() { close(late.dropped) })
+		began = time.Now()
+		late.waitAtMost(keepWait)
+		if took := time.Since(began); took != 2*keepWait || !late.ended {
+			t.Errorf("waited %v for a part that ends after %v; it was told to end: %t, want true", took, 2*keepWait, late.ended)
+		}
+	})
+}
