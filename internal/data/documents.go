@@ -1,10 +1,6 @@
 package data
 
-import (
-	"fmt"
-	"math"
-	"math/bits"
-)
+import "math/bits"
 
 // Document is a separate text as token ids.
 type Document struct {
@@ -141,36 +137,3 @@ type joinedIDs struct{ *part }
 
 // Close closes the file, if there is one.
 func (d *Documents) Close() error { return d.ids.Close() }
-
-// HoldDocuments holds documents in memory, in as little as their ids need. The ids are below vocab.
-func HoldDocuments(docs []Document, vocab int) (*Documents, error) {
-	total := int64(0)
-	for _, d := range docs {
-		total += int64(len(d.IDs))
-	}
-	h := stored{kind: storedDocuments, idBytes: idBytesFor(vocab), ids: total}
-	ids := make([]byte, 0, total*int64(h.idBytes))
-	held := &Documents{list: make([]documentAt, len(docs)), learn: make(learnBits, (total+7)/8)}
-	at, number := int64(0), make(map[string]uint32)
-	for i, d := range docs {
-		if int64(len(d.IDs)) > math.MaxInt32 {
-			return nil, fmt.Errorf("%s, row %d: a document has %d ids, but the limit is %d", plain(d.File), d.Row, len(d.IDs), math.MaxInt32)
-		}
-		if _, ok := number[d.File]; !ok {
-			number[d.File], held.files = uint32(len(held.files)), append(held.files, d.File)
-		}
-		held.list[i] = documentAt{at, int32(len(d.IDs)), number[d.File], uint32(d.Row), d.Text, d.Talk, d.Good}
-		for k, id := range d.IDs {
-			if id < 0 || int64(id) >= int64(vocab) {
-				return nil, fmt.Errorf("%s, row %d: %w: encoding returned the id %d, but the vocabulary has %d ids", plain(d.File), d.Row, ErrVocab,
-					id, vocab)
-			}
-			if d.Learn[k] {
-				held.learn.set(at + int64(k))
-			}
-		}
-		ids, at = appendIDs(ids, d.IDs, h.idBytes), at+int64(len(d.IDs))
-	}
-	held.ids = &storedIDs{f: inMemoryFile(ids), h: h, vocab: vocab, from: 0}
-	return held, nil
-}

@@ -79,6 +79,9 @@ func ReadBytes(files []string) (*Text, error) {
 	return readFiles(files, nil, false, func(string, []byte) error { return nil })
 }
 
+// Len returns the number of bytes of the text.
+func (t *Text) Len() int64 { return int64(len(t.bytes)) }
+
 // filePart is a file's part of a text.
 type filePart struct {
 	size, skip int // bytes of its text, and bytes before it

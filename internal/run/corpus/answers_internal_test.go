@@ -51,7 +51,23 @@ func readLines(t testing.TB, loss, text string) ([]data.Document, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return readDocuments(all, answerReader(t, loss))
+	return readAll(all, answerReader(t, loss))
+}
+
+// readAll reads the documents of a text.
+func readAll(text *data.Text, r *documentReader) (all []data.Document, err error) {
+	docs, err := readDocuments(text, r)
+	if err != nil {
+		return nil, err
+	}
+	for i := range docs.Len() {
+		d, err := docs.Read(i)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 // TestAnswers: of a prompt with an answer, the answer alone is learned; the chosen one comes first. This template has no generation

@@ -19,20 +19,59 @@ import (
 // they are joined, each ended by the model's end token, and trained on in windows as any text. Else
 // each is a sequence of its own, of which completions, and what the assistant says, are learned.
 
-// readDocuments reads and encodes all documents of files, on all cores.
-func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) {
-	type line struct {
-		file string
-		row  int
-		text []byte
+// blockLines is how many lines are encoded at a time, by all cores.
+const blockLines = 1 << 14
+
+// rowLine is a line of a file.
+type rowLine struct {
+	file string
+	row  int
+	text []byte
+}
+
+// readDocuments reads and encodes all documents of files, on all cores. Only a block of them has its ids as numbers; KTO needs all.
+func readDocuments(text *data.Text, r *documentReader) (*data.Documents, error) {
+	held := data.NewHolder(r.vocab())
+	give := held.Add
+	var all []data.Document
+	if r.loss == stages.KTO {
+		give = func(docs []data.Document) error {
+			all = append(all, docs...)
+			return nil
+		}
 	}
-	var lines []line
-	if err := text.Lines(func(file string, row int, text []byte) error {
-		lines = append(lines, line{file, row, text})
-		return nil
-	}); err != nil {
+	block := make([]rowLine, 0, blockLines)
+	next := func() error {
+		docs, err := r.readBlock(block)
+		block = block[:0]
+		if err != nil {
+			return err
+		}
+		return give(docs)
+	}
+	err := text.Lines(func(file string, row int, text []byte) error {
+		block = append(block, rowLine{file, row, text})
+		if len(block) < blockLines {
+			return nil
+		}
+		return next()
+	})
+	if err == nil {
+		err = next()
+	}
+	if err == nil && r.loss == stages.KTO {
+		if all, err = withOthersAnswers(all); err == nil {
+			err = held.Add(all)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
+	return held.Documents(), nil
+}
+
+// readBlock reads and encodes the documents of lines, on all cores.
+func (r *documentReader) readBlock(lines []rowLine) ([]data.Document, error) {
 	per := r.perLine()
 	all, errs := make([]data.Document, per*len(lines)), make([]error, len(lines))
 	var next atomic.Int64
@@ -60,9 +99,6 @@ func readDocuments(text *data.Text, r *documentReader) ([]data.Document, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%s, row %d: %w%s", data.Plain(lines[i].file), lines[i].row, err, r.hint)
 		}
-	}
-	if r.loss == stages.KTO {
-		return withOthersAnswers(all)
 	}
 	return all, nil
 }

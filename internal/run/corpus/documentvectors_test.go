@@ -76,7 +76,7 @@ func compareDocuments(t *testing.T, c documents.Case, dir, rows string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs, err := readDocuments(text, r)
+	docs, err := readAll(text, r)
 	if err != nil || len(docs) != len(c.Documents) {
 		t.Fatalf("%d documents, want %d, %v", len(docs), len(c.Documents), err)
 	}

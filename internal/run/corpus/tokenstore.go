@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"runtime/debug"
@@ -22,9 +23,11 @@ import (
 // TokenStore keeps the token ids of a run's texts in its folder, each file under the digest of
 // all their sources, so that a resumed run does not tokenize again. Stored ids are read
 // before the run starts; new ones are written after that, because only then the folder belongs to the run.
-// The nil one keeps nothing. Bytes and characters are encoded as fast as they are read, and not kept.
+// The nil one keeps nothing. Bytes and characters of plain text are encoded as fast as they are read, and not kept; rows have to be
+// parsed, so that their ids are kept from keptRowBytes on.
 type TokenStore struct {
 	fs       checkpoint.FS
+	rowBytes int64 // files of rows of at least so many bytes are worth keeping with any tokenizer
 	used     map[string]bool
 	made     []madeTokens
 	Warnings []string
@@ -38,12 +41,15 @@ type madeTokens struct {
 
 // NewTokenStore keeps ids in a run's folder.
 func NewTokenStore(f checkpoint.FS) *TokenStore {
-	return &TokenStore{fs: f, used: make(map[string]bool)}
+	return &TokenStore{fs: f, rowBytes: keptRowBytes, used: make(map[string]bool)}
 }
 
-// kept reports whether a tokenizer's ids are worth a file.
-func (s *TokenStore) kept(tok tokenizer.Tokenizer) bool {
-	return s != nil && tok.Name() == tokenizer.HFName
+// keptRowBytes is the size of files of rows from which parsing takes longer than the rest of a start.
+const keptRowBytes = 32 << 20
+
+// kept reports whether a tokenizer's ids of a text are worth a file.
+func (s *TokenStore) kept(tok tokenizer.Tokenizer, rows bool, bytes int64) bool {
+	return s != nil && (tok.Name() == tokenizer.HFName || rows && bytes >= s.rowBytes)
 }
 
 // key is the digest of a text, by its own digest and the number of its files, a tokenizer, and more that decides its ids.
@@ -76,7 +82,8 @@ func storedName(key data.StoredKey) string {
 // storedReader is how files become ids that are worth keeping.
 type storedReader[T any] struct {
 	tok   tokenizer.Tokenizer
-	more  any // what decides the ids beside the text and the tokenizer
+	rows  bool // the files have rows, and no plain text
+	more  any  // what decides the ids beside the text and the tokenizer
 	text  func() (*data.Text, error)
 	made  func(text *data.Text) (T, error)
 	read  func(f checkpoint.File, size int64, key data.StoredKey) (v T, keeps bool, err error) // keeps: v reads from the file, and closes it
@@ -86,12 +93,12 @@ type storedReader[T any] struct {
 // idsOf takes the ids of files from the folder, if it has them, and else reads the files and encodes their text. accept judges their
 // content; nil: anything is accepted. The text of files whose ids the folder has is only hashed.
 func idsOf[T any](s *TokenStore, files []string, accept func(data.Identity) error, r storedReader[T]) (v T, err error) {
-	if s.kept(r.tok) && s.any() {
+	if s.kept(r.tok, r.rows, math.MaxInt64) && s.any() {
 		u, err := data.OpenUnread(files)
 		if err != nil {
 			return v, err
 		}
-		if u != nil {
+		if u != nil && s.kept(r.tok, r.rows, u.Len()) {
 			v, ok, err := loadUnread(s, u, len(files), accept, r)
 			if ok || err != nil {
 				return v, err
@@ -100,15 +107,22 @@ func idsOf[T any](s *TokenStore, files []string, accept func(data.Identity) erro
 		}
 	}
 	text, err := r.text()
-	if err != nil || accept == nil && !s.kept(r.tok) {
-		return call(text, err, r.made)
+	if err != nil {
+		return v, err
+	}
+	keeps := s.kept(r.tok, r.rows, text.Len())
+	if accept == nil && !keeps {
+		return r.made(text)
 	}
 	id, err := text.Identity()
 	if err == nil && accept != nil {
 		err = accept(id)
 	}
-	if err != nil || !s.kept(r.tok) {
-		return call(text, err, r.made)
+	if err != nil {
+		return v, err
+	}
+	if !keeps {
+		return r.made(text)
 	}
 	digest, err := text.Digest(id)
 	if err != nil {
@@ -120,13 +134,6 @@ func idsOf[T any](s *TokenStore, files []string, accept func(data.Identity) erro
 	}
 	return take(s, key, func(f checkpoint.File, size int64) (T, bool, error) { return r.read(f, size, key) },
 		func() (T, error) { return r.made(text) }, func(w io.Writer, v T) error { return r.write(w, key, v) })
-}
-
-func call[T any](text *data.Text, err error, made func(text *data.Text) (T, error)) (v T, _ error) {
-	if err != nil {
-		return v, err
-	}
-	return made(text)
 }
 
 // loadUnread is idsOf for a text whose ids may be in the folder; ok reports whether they are.
@@ -186,17 +193,13 @@ func (s *TokenStore) corpus(files []string, accept func(data.Identity) error, te
 
 // documents reads and encodes the documents of files, or takes them from the folder. There is at least one; c closes them.
 func (c *Data) documents(files []string, accept func(data.Identity) error, r *documentReader) (*data.Documents, error) {
-	docs, err := idsOf(c.kept, files, accept, storedReader[*data.Documents]{tok: r.tok, more: r.decides(),
+	docs, err := idsOf(c.kept, files, accept, storedReader[*data.Documents]{tok: r.tok, rows: true, more: r.decides(),
 		text: func() (*data.Text, error) {
 			text, err := data.ReadRows(files, r.columns())
 			return text, unreadable(err)
 		},
 		made: func(text *data.Text) (*data.Documents, error) {
-			docs, err := readDocuments(text, r)
-			if err != nil {
-				return nil, err
-			}
-			return data.HoldDocuments(docs, r.vocab())
+			return readDocuments(text, r)
 		},
 		read: func(f checkpoint.File, size int64, key data.StoredKey) (*data.Documents, bool, error) {
 			docs, err := data.OpenDocuments(f, size, key, r.vocab(), files)
