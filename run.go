@@ -37,6 +37,8 @@ type Run struct {
 
 	// unreplaced says why the ranks of the last failed worker were not replaced; "": no worker failed.
 	unreplaced string
+	// halfway is why a renewed attempt was begun that has ended before all ranks had their state; nil: none has.
+	halfway error
 
 	mu          sync.Mutex
 	attempt     *attempt.Attempt // the last one that has opened the folder; nil: none has yet
@@ -320,6 +322,10 @@ func (r *Run) renew(o Options, out actors.Outcome) bool {
 // replace starts an attempt that adopts the stages of the last one.
 func (r *Run) replace(out actors.Outcome) error {
 	e := ReplaceEvent{Step: out.State.Step, Ranks: out.Lost, Err: out.Err, Source: r.attempt.Source()}
+	if r.halfway != nil {
+		e.Err = fmt.Errorf("%w; %w", r.halfway, out.Err)
+	}
+	r.halfway = e.Err
 	noticed, name := time.Now(), ""
 	if lost := (*plan.LostError)(nil); errors.As(out.Err, &lost) {
 		if name = lost.Worker; !lost.At.IsZero() {
@@ -329,32 +335,22 @@ func (r *Run) replace(out actors.Outcome) error {
 	ctx, cancel := r.wait(context.WithoutCancel(r.ctx))
 	defer cancel()
 	e.Halted = time.Since(noticed)
-	ready := make(chan struct{})
-	inner, rescue, err := r.attempt.Renew(ctx, out.Carry, name, replaceTime, func() { e.Found = time.Since(noticed) }, func(read []int64) {
-		e.Loaded = time.Since(noticed)
+	inner, err := r.attempt.Renew(ctx, out.Carry, name, replaceTime, func() { e.Found = time.Since(noticed) }, func(read []int64) Event {
+		e.Loaded, e.Ranks = time.Since(noticed), r.attempt.Replaced()
+		r.halfway = nil // before the attempt ends, and so before anything else reads it
 		for rank, n := range read {
-			if slices.Contains(out.Lost, rank) {
+			if slices.Contains(e.Ranks, rank) {
 				e.Bytes += n
 			} else {
 				e.KeptBytes += n
 			}
 		}
-		close(ready)
+		return e
 	})
 	if err != nil {
 		return err
 	}
 	r.begin(inner)
-	if rescue { // its end is the event
-		return nil
-	}
-	go func() { // ends with the attempt
-		select {
-		case <-ready:
-			inner.Publish(e)
-		case <-inner.Done():
-		}
-	}()
 	return nil
 }
 
@@ -383,6 +379,7 @@ func (r *Run) regroup(o Options, e RegroupEvent) error {
 
 func (r *Run) startNext(o Options) error {
 	o.Fresh, o.FromStep = false, 0 // the first attempt has done that
+	r.halfway = nil
 	return r.startAttempt(context.WithoutCancel(r.ctx), o, r.lease())
 }
 

@@ -34,6 +34,7 @@ type carried struct {
 type Carry struct {
 	carried
 	finished *Saved // a checkpoint that was finished after the scheduler had ended; nil: none
+	unready  []int  // ranks that had not reported ready
 }
 
 // State returns the state of the run after the last decided step.
@@ -41,6 +42,10 @@ func (c *Carry) State() trainstate.State { return c.state }
 
 // Target returns what the stages continue from.
 func (c *Carry) Target() Target { return c.target }
+
+// Unready returns the ranks whose stages had not reported that they have their weights. Those that were to get them from others have not
+// kept any, though their processes may be there.
+func (c *Carry) Unready() []int { return c.unready }
 
 // Record returns the event of the last decided step if its line is not written, because its validation is missing; nil: the line is
 // written.
@@ -59,6 +64,11 @@ func (a *schedulerActor) carry() *Carry {
 		return nil
 	}
 	c := &Carry{carried: a.carried}
+	for rank, came := range a.ready.came {
+		if !came {
+			c.unready = append(c.unready, rank)
+		}
+	}
 	if a.savingNow { // the stages have not copied all of what was the best
 		c.best = c.best || c.isBest(a.spec)
 	}

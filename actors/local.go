@@ -55,6 +55,7 @@ type local struct {
 	renewing atomic.Bool           // it continues another attempt, and some stages have no state yet
 	ready    atomic.Bool           // all stages have their weights
 	newest   atomic.Pointer[Saved] // the last checkpoint that was written; nil: none
+	missing  atomic.Pointer[error] // why the line of a step was not written; nil: none is missing
 }
 
 func newLocal(spec Spec) (*local, error) {

@@ -23,7 +23,7 @@ type publish struct{ event event.Event }
 // metricsActor writes metrics.jsonl and publishes events.
 type metricsActor struct {
 	part
-	hurry, over <-chan struct{}
+	local *local
 }
 
 func (a *metricsActor) Receive(ctx actor.Context) {
@@ -36,7 +36,7 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Writing})
 		if a.spec.WriteRecord != nil {
 			if err := a.write("metrics.jsonl", func() error { return a.spec.WriteRecord(m.event.Record) }); err != nil {
-				a.fail(ctx, m.Step, fmt.Errorf("metrics of step %d: %w", m.event.Step, err))
+				a.failWrite(ctx, m.Step, fmt.Errorf("metrics of step %d: %w", m.event.Step, err))
 				return
 			}
 		}
@@ -45,13 +45,13 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 				return a.spec.WriteTrace(int64(m.event.Step), m.event.Trace,
 					m.event.Clocks)
 			}); err != nil {
-				a.fail(ctx, m.Step, err)
+				a.failWrite(ctx, m.Step, err)
 				return
 			}
 		}
 		if m.norms != nil {
 			if err := a.write("stats.jsonl", func() error { return a.spec.WriteStats(*m.norms) }); err != nil {
-				a.fail(ctx, m.Step, err)
+				a.failWrite(ctx, m.Step, err)
 				return
 			}
 		}
@@ -62,7 +62,7 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 		a.cell.store(event.Snapshot{Step: m.Step, Doing: event.Writing})
 		err := a.write("changes.jsonl", func() error { return a.spec.WriteChange(m.request.Change) })
 		if err != nil && !errors.Is(err, event.ErrJournal) {
-			a.fail(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
+			a.failWrite(ctx, m.Step, fmt.Errorf("journal of changes: %w", err))
 			return
 		}
 		ctx.Respond(&journalled{*m, err})
@@ -76,7 +76,7 @@ func (a *metricsActor) Receive(ctx actor.Context) {
 // pass. After the run is asked to stop there are LimitWrites more attempts; if it ends with an
 // error there are none.
 func (a *metricsActor) write(file string, f func() error) error {
-	hurry := a.hurry
+	hurry := a.local.hurry
 	for tries, most := 1, 0; ; tries++ {
 		err := f()
 		if err == nil || tries == most || a.spec.MayPass == nil || !a.spec.MayPass(err) {
@@ -93,11 +93,17 @@ func (a *metricsActor) write(file string, f func() error) error {
 		case <-timer.C:
 		case <-hurry:
 			hurry, tries, most = nil, 0, LimitWrites
-		case <-a.over:
+		case <-a.local.over:
 			return err
 		}
 		timer.Stop()
 	}
+}
+
+// failWrite fails, and notes that lines are missing: no attempt may continue after their steps.
+func (a *metricsActor) failWrite(ctx actor.Context, step int64, err error) {
+	a.local.missing.Store(&err)
+	a.fail(ctx, step, err)
 }
 
 func (a *metricsActor) publish(e event.Event) {

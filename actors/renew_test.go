@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -188,6 +189,12 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals 
 			}
 			return true
 		})
+		for rank := range r.table.NumRanks() {
+			kept := slices.ContainsFunc(adopted, func(k *actors.Kept) bool { return k.Rank == rank })
+			if rank != lost && !kept && !slices.Contains(out.Carry.Unready(), rank) {
+				t.Fatalf("seed %d: rank %d is not kept, though it had its weights", seed, rank)
+			}
+		}
 		if len(adopted) < r.table.NumRanks()-1 && step > was { // otherwise some stages may not have adopted yet
 			t.Fatalf("seed %d: %d stages are kept besides that of rank %d, of %d ranks", seed, len(adopted), lost, r.table.NumRanks())
 		}
@@ -366,6 +373,31 @@ func TestRenewalFails(t *testing.T) {
 		if !errors.Is(out.Err, errCopy) || errors.Is(out.Err, actors.ErrRenewal) == late {
 			t.Errorf("late %v: it ends with %v", late, out.Err)
 		}
+	}
+}
+
+// TestMissingLine: an attempt is not continued if it ends while the line of a step cannot be written, since no other would write it. The
+// run restarts from a checkpoint and makes the step again.
+func TestMissingLine(t *testing.T) {
+	errDisk := errors.New("no space")
+	l, failing := &log{}, make(chan struct{})
+	spec := training{model: small(families[0]), threads: 1, cuts: []int{2}, steps: 1 << 40,
+		table: generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})}.spec(t, l)
+	spec.Keep = func([]int) error { return nil }
+	fails := sync.OnceFunc(func() { close(failing) })
+	spec.MayPass = func(error) bool { return true }
+	spec.WriteRecord = func(r telemetry.Record) error {
+		if r.Step < 3 {
+			return nil
+		}
+		fails()
+		return errDisk
+	}
+	run := start(t, spec)
+	<-failing
+	run.Lost([]int{0}, errLost)
+	if out := wait(t, run); !errors.Is(out.Err, errLost) || out.Carry != nil || !errors.Is(out.Unkept, errDisk) {
+		t.Errorf("the outcome is %v, carry %v, unkept %v, want the reason %q", out.Err, out.Carry != nil, out.Unkept, errDisk)
 	}
 }
 

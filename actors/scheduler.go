@@ -164,7 +164,9 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 				a.local.renewing.Store(false)
 				a.local.ready.Store(true)
 				if a.spec.Ready != nil {
-					a.spec.Ready(a.read)
+					if e := a.spec.Ready(a.read); e != nil {
+						ctx.Send(a.peers.Metrics, &publish{e})
+					}
 				}
 			}
 			a.proceed(ctx)

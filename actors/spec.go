@@ -101,8 +101,9 @@ type Spec struct {
 	Reader *WeightReader
 	// Read returns the bytes that a rank here has read of its state from another rank or its shadow; nil: none.
 	Read func(rank int) int64
-	// Ready is called once, when every stage has its weights, with the bytes that each rank has read of them as Read says.
-	Ready func(read []int64)
+	// Ready is called once, when every stage has its weights, with the bytes that each rank has read of them as Read says. The event that it
+	// returns, if any, is published before those of the steps.
+	Ready func(read []int64) event.Event
 	// TiedRanks are the ranks of the pipeline that use a tied weight. If there are several, each
 	// sends its gradient to all others.
 	TiedRanks []int

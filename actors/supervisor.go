@@ -56,6 +56,9 @@ func (s *supervisor) carryOver() {
 	if s.unkept == nil && c == nil {
 		s.unkept = errNotReady
 	}
+	if err := s.missing.Load(); err != nil && s.unkept == nil { // a restart makes the step again
+		s.unkept = *err
+	}
 	if s.outcome.Unkept = s.unkept; s.unkept == nil {
 		c.settle(&s.spec, s.newest.Load())
 		s.outcome.Carry = c
@@ -256,7 +259,7 @@ func (s *supervisor) spawn(ctx actor.Context) {
 	peers.Checkpoint = add(checkpointName, func() actor.Actor {
 		return &checkpointActor{part: s.part(checkpointName), local: s.local, log: s.log}
 	})
-	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName), hurry: s.hurry, over: s.over} })
+	peers.Metrics = add(metricsName, func() actor.Actor { return &metricsActor{part: s.part(metricsName), local: s.local} })
 	if s.spec.Weights != nil {
 		add(weightsName, func() actor.Actor { return &weightsActor{part: s.part(weightsName), host: s.host} })
 	}

@@ -66,6 +66,8 @@ type share struct {
 
 	doing string // what its stages did in the last beat
 	lost  bool   // the worker has failed, or has given up its ranks; the attempt's mu
+	why   error  // that it is lost for
+	freed bool   // it was told to release its ranks, because it is lost
 }
 
 // peer returns the worker's name and addresses, for other processes.

@@ -35,6 +35,9 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
 		CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
+	if a.renewal != nil {
+		r.Replaced = slices.Sorted(slices.Values(a.renewal.lost))
+	}
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
 			r.Hosts[rank] = s.Address
@@ -76,7 +79,10 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			m.Shadows = append(m.Shadows, int32(h))
 		}
 		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
-			return r, a.lostError(s, err)
+			if a.renewal == nil {
+				return r, a.lostError(s, err)
+			}
+			a.lost(s.Member, err)
 		}
 	}
 	err = a.ready(ctx, func(got answer) {
@@ -89,13 +95,19 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	return r, err
 }
 
-// ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed.
+// ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed. If one fails, so does the
+// attempt; but one that continues another attempt begins without it: so the other workers bring the stages that they have kept to the last
+// decided step and keep them again, and Watch ends the attempt for the next one.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(a.c.awake), a.busy()
 	defer patience.stop()
 	var late *time.Timer // readyTime after the first worker was ready
 	var first time.Time
 	var tooLate <-chan time.Time
+	gone := a.gone
+	if a.renewal != nil {
+		gone = nil
+	}
 	for len(waits) > 0 {
 		select {
 		case <-patience.timer.C:
@@ -110,6 +122,12 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 				a.lost(s.Member, fmt.Errorf("it was still not ready to compute %.0f s after the first worker was", readyTime.Seconds()))
 			}
 		case got := <-a.answers:
+			if got.lost {
+				if a.renewal != nil {
+					waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
+				}
+				continue
+			}
 			if late == nil {
 				late, first = time.NewTimer(readyTime), time.Now()
 				defer late.Stop()
@@ -120,7 +138,7 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 				return &workerError{a.name(got.from), got.error}
 			}
 			is(got)
-		case <-a.gone:
+		case <-gone:
 			return a.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -151,6 +169,7 @@ func (a *attempt) heldBy(waits []*share) string {
 // answer is a worker's answer to an assignment.
 type answer struct {
 	from  uuid.UUID
+	lost  bool // it has failed: nothing else is known
 	error string
 	probe []byte // content of its answer to the probe
 	blind string // why it does not see the run's folder; "": it does
@@ -162,7 +181,7 @@ func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
 	case *wire.Control_Assigned:
 		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
 			select {
-			case a.answers <- answer{from, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
+			case a.answers <- answer{from, false, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
 			default: // more answers than workers
 			}
 		}
@@ -180,9 +199,16 @@ func (a *attempt) Release() {
 	a.c.mu.Unlock()
 	m := &wire.Release{Attempt: a.id[:], SavedStep: a.regrouped()}
 	for _, s := range a.shares {
-		// A worker that has left needs no message.
-		_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: m}})
+		if a.renewal != nil { // without an assignment it knows only that attempt, and may be about to keep its stages
+			a.c.release(s, &wire.Release{Attempt: a.renewal.of[:], SavedStep: m.SavedStep})
+		}
+		a.c.release(s, m)
 	}
+}
+
+// release tells a worker to release its ranks. One that has left needs no message.
+func (c *Coordinator) release(s *share, m *wire.Release) {
+	_ = c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: m}})
 }
 
 // free makes a worker available to another attempt.

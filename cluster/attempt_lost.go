@@ -26,11 +26,15 @@ func (a *attempt) lost(m beat.Member, why error) {
 		if s.ID != m.ID {
 			continue
 		}
-		s.Member, s.lost = m, true
 		err := a.lostError(s, why)
+		s.Member, s.lost, s.why = m, true, err
 		if a.err == nil {
 			a.err = err
 			close(a.gone)
+		}
+		select {
+		case a.answers <- answer{from: m.ID, lost: true}:
+		default: // nobody waits for answers any more
 		}
 		if a.actors != nil {
 			a.actors.Lost(s.ranks, err)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/internal/base/words"
-	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/telemetry/event"
 )
@@ -34,9 +32,10 @@ func (a *attempt) Watch(r *actors.Run) {
 			}
 		}
 	}
-	var lost *plan.LostError
-	if errors.As(a.err, &lost) {
-		r.Lost(lost.Ranks, lost)
+	for _, s := range a.shares {
+		if s.lost && len(s.ranks) > 0 {
+			r.Lost(s.ranks, s.why)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // renewal is how an attempt continues another one.
 type renewal struct {
 	of      uuid.UUID    // the other attempt
-	lost    []int        // ranks whose workers have failed
+	lost    []int        // ranks that get their state from others: their workers have failed, or have none of it
 	shadows plan.Shadows // of the other attempt
 	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows
 }
@@ -59,9 +59,9 @@ func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers
 // releaseLost frees the workers that have given up their ranks but are still members.
 func (a *attempt) releaseLost() {
 	for _, s := range a.lostShares() {
-		if len(s.ranks) > 0 {
-			// A worker that has left needs no message.
-			_ = a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: &wire.Release{Attempt: a.id[:]}}})
+		if len(s.ranks) > 0 && !s.freed { // once: afterwards it may compute ranks of another run
+			s.freed = true
+			a.c.release(s, &wire.Release{Attempt: a.id[:]})
 		}
 	}
 }
@@ -77,10 +77,29 @@ func (a *attempt) lostShares() (lost []*share) {
 	return lost
 }
 
+// unloaded returns the ranks that were to get their state from others in this attempt, and had not all of it when it ended. Their workers
+// have kept nothing of them.
+func (a *attempt) unloaded() (ranks []int) {
+	a.mu.Lock()
+	r := a.actors
+	a.mu.Unlock()
+	if a.renewal == nil || r == nil {
+		return nil
+	}
+	if c := r.Wait().Carry; c != nil {
+		for _, rank := range a.renewal.lost {
+			if slices.Contains(c.Unready(), rank) {
+				ranks = append(ranks, rank)
+			}
+		}
+	}
+	return ranks
+}
+
 // renew makes the attempt, if replacement finds a free worker for each one that has failed. Without a replacement, the others get the
 // ranks or, if they have no room, save them.
 func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int, error)) (b *attempt, changed <-chan struct{}, err error) {
-	c, lost := a.c, a.lostShares()
+	c, lost, unloaded := a.c, a.lostShares(), a.unloaded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	free := (&hosts{Coordinator: c}).free()
@@ -94,6 +113,11 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 		if !slices.Contains(lost, s) && w != nil && w.attempt == a {
 			all = append(all, w)
 			b.shares = append(b.shares, &share{Member: w.Member, ranks: slices.Clone(s.ranks), devices: s.devices})
+			for _, rank := range s.ranks {
+				if slices.Contains(unloaded, rank) {
+					b.renewal.lost = append(b.renewal.lost, rank)
+				}
+			}
 			continue
 		}
 		b.renewal.lost, failed = append(b.renewal.lost, s.ranks...), append(failed, s)

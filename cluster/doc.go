@@ -52,7 +52,8 @@
 //
 // If ranks with the same weights survive, or shadows (attempt_shadows.go), the workers keep their stages when the attempt ends
 // (worker_kept.go), and the next attempt has the same workers, with free ones in the place of those that
-// failed (attempt_renew.go). A worker releases what it keeps when it is told to do anything else, or
+// failed (attempt_renew.go). If one fails while it begins, it is renewed in its turn: the others have adopted their stages and keep them
+// again. A worker releases what it keeps when it is told to do anything else, or
 // when the coordinator is silent for longer than the lease.
 //
 // Silences, leases and waits for workers count only the time in which this process was awake

@@ -40,22 +40,20 @@ func (k *keptPart) close(why string) {
 	}
 	k.p.w.log.Info("releasing kept ranks", "attempt", k.attempt, "why", why)
 	for _, s := range k.stages {
-		if err := s.Close(); err != nil {
-			k.p.w.log.Error("close a stage", "rank", s.Rank, "err", err)
-		}
+		k.free(s)
 	}
 	k.set.Close()
 }
 
 // keep takes the stages of an ended part that outlive it, for the next attempt.
-func (w *membership) keep(p *part, ranks int) {
+func (w *membership) keep(p *part) {
 	k := &keptPart{attempt: p.id, digest: p.digest, stages: p.stages.Kept(), set: p.set, p: p}
 	if len(k.stages) == 0 {
 		return
 	}
-	p.set = nil
+	p.lent = true // a beat may still ask the part for its memory
 	w.mu.Lock()
-	keeps := !p.ended && len(k.stages) == ranks
+	keeps := !p.ended
 	var old *keptPart
 	if keeps {
 		old, w.kept = w.kept, k
@@ -100,14 +98,32 @@ func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {
 		k.close("they are not those that the coordinator wants")
 		return nil, fmt.Errorf("this worker has kept other ranks than %d of attempt %x", ranks, r.GetAttempt())
 	}
+	k.only(ranks)
 	return k, nil
 }
 
-// has reports whether it holds exactly these ranks.
+// has reports whether it holds these ranks.
 func (k *keptPart) has(ranks []int32) bool {
-	return len(ranks) == len(k.stages) && !slices.ContainsFunc(k.stages, func(s *actors.Kept) bool {
-		return !slices.Contains(ranks, int32(s.Rank))
+	return !slices.ContainsFunc(ranks, func(rank int32) bool {
+		return !slices.ContainsFunc(k.stages, func(s *actors.Kept) bool { return s.Rank == int(rank) })
 	})
+}
+
+// only closes what it holds of other ranks: the coordinator may not know that they had all of their state.
+func (k *keptPart) only(ranks []int32) {
+	k.stages = slices.DeleteFunc(k.stages, func(s *actors.Kept) bool {
+		other := !slices.Contains(ranks, int32(s.Rank))
+		if other {
+			k.free(s)
+		}
+		return other
+	})
+}
+
+func (k *keptPart) free(s *actors.Kept) {
+	if err := s.Close(); err != nil {
+		k.p.w.log.Error("close a stage", "rank", s.Rank, "err", err)
+	}
 }
 
 // sources returns where the ranks of this worker get their state, in an attempt that continues another one: from ranks of other processes

@@ -31,6 +31,7 @@ type part struct {
 	processes []uuid.UUID    // of all ranks
 	folder    *folder.Folder // the run's, to write checkpoints to; nil: this worker does not see it
 	set       *device.Set
+	lent      bool                // set belongs to what is kept of the part
 	digest    string              // of the plan
 	told      map[int]actors.Told // actions that the coordinator has, by rank; w.mu
 	dropped   chan struct{}       // closed when all its resources are free
@@ -105,7 +106,7 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 	go func() { // ends with the stages
 		defer w.running.Done()
 		p.stages.Wait()
-		w.keep(p, len(m.GetRanks()))
+		w.keep(p)
 		w.drop(p)
 		w.log.Info("stopped computing", "run", p.run, "ranks", m.GetRanks())
 	}()
@@ -327,7 +328,7 @@ func (w *membership) drop(p *part) {
 	for _, id := range p.peers {
 		w.mesh.Forget(id)
 	}
-	if p.set != nil {
+	if p.set != nil && !p.lent {
 		p.set.Close()
 	}
 	if p.folder != nil {

@@ -83,6 +83,8 @@ type Ranks struct {
 	CutLinks func() []event.CutLink
 	// Shadows says where the shadows of the ranks are.
 	Shadows Shadows
+	// Replaced are the ranks that get their state from others, in an attempt that continues another one.
+	Replaced []int
 	// Memory returns the peak tensor memory of each rank in bytes, as far as it is known.
 	Memory func() []int64
 }

@@ -175,9 +175,9 @@ func (a *Attempt) setTraining() {
 		// After the weights are read, a removal of the checkpoint frees its space. Frozen weights are read again for a lost rank: they stay
 		// open, so that they are the same ones.
 		base, adapter, again := a.base, a.adapter, a.o.Hosts != nil && a.plan.Freezes() && a.plan.CheckRenewal() == nil
-		s.Ready = func([]int64) {
+		s.Ready = func([]int64) event.Event {
 			if again {
-				return
+				return nil
 			}
 			_ = ckpt.Close()
 			if base != nil {
@@ -186,6 +186,7 @@ func (a *Attempt) setTraining() {
 			if adapter != nil {
 				_ = adapter.Close()
 			}
+			return nil
 		}
 	}
 	s.Run, s.Start, s.Steps = a.start.Run, a.start, int64(run.Steps)

@@ -14,10 +14,11 @@ import (
 
 // devices are the devices of the ranks: in this process, or those of workers.
 type devices struct {
-	set     *device.Set  // nil: in other processes
-	workers plan.Workers // nil: here
-	closed  bool
-	auto    string // why device.kind = "auto" chose its device; "": not used
+	set      *device.Set  // nil: in other processes
+	workers  plan.Workers // nil: here
+	closed   bool
+	auto     string // why device.kind = "auto" chose its device; "": not used
+	replaced []int  // ranks that get their state from others, in an attempt that continues another one
 	// ofRanks returns the peak tensor memory of each rank as workers report it; nil: not known.
 	ofRanks func() []int64
 }
@@ -109,7 +110,7 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 	if err != nil {
 		return err
 	}
-	c.ofRanks = r.Memory
+	c.ofRanks, c.replaced = r.Memory, r.Replaced
 	s.Shadows, s.Keep = r.Shadows.At, func(lost []int) error { return a.Plan.Keeps(lost, r.Shadows) }
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
 		r.Detach, r.Clock, r.CutLinks
