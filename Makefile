@@ -115,6 +115,13 @@ check-kills: ## kill, stop and interrupt workers and the coordinator at random m
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^Test(Kills|RequestsSurvive)$$' ./cluster -kills.seed $(KILLS_SEED)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 20m -v -run '^TestInterruptThenLoss$$' ./cli
 
+FAULTS_SEEDS ?= 1000
+.PHONY: check-faults
+check-faults: ## kill and stop workers at named points of a step and of a renewal, renew a run 100 times, simulate FAULTS_SEEDS (1000) runs over a bad network, and search a model of the protocol (Linux)
+	TROUPE_FAULTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 60m -v -run '^Test(Faults|NotReplaced|ManyRenewals|Replace|ShadowLostToo|Rescue|ShareOut)$$' ./cluster
+	$(GO) test -count=1 -timeout 60m -run '^TestRenewalsUnderFaults$$' ./cluster/internal/mesh -renewals.seeds $(FAULTS_SEEDS)
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -timeout 30m -v -run '^Test(Model|ModelFinds|RenewedAttempts)$$' ./actors
+
 .PHONY: check-chaos
 check-chaos: ## run check-kills for ten minutes in one run (Linux; KILLS_SEED=n)
 	TROUPE_KILLS=1 $(GO) test -count=1 -timeout 60m -v -run '^TestKills$$/^pipeline$$' ./cluster -kills.seed $(KILLS_SEED) -kills.faults 120 -kills.steps 1800

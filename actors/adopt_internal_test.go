@@ -61,3 +61,44 @@ func TestAdoptionTable(t *testing.T) {
 		})
 	}
 }
+
+// TestShadowTable walks the whole table of what a kept shadow does.
+func TestShadowTable(t *testing.T) {
+	errList := errors.New("list")
+	for _, c := range []struct {
+		ahead  int64 // of the target
+		next   bool
+		skip   bool
+		broken bool
+		want   string
+	}{
+		{0, false, false, false, "stays"},
+		{0, true, false, false, "stays"}, // a step that was not decided
+		{0, false, true, false, "stays"},
+		{1, true, false, false, "folds"},
+		{1, true, true, false, "stays"},
+		{1, false, true, false, "stays"},
+		{1, false, false, false, "error"},
+		{-1, true, false, false, "error"},
+		{2, true, false, false, "error"},
+		{2, true, true, false, "error"},
+		{0, false, false, true, "error"},
+		{1, true, false, true, "error"},
+	} {
+		e := shadowEnd{settled: 7, next: c.next}
+		if c.broken {
+			e.broken = errList
+		}
+		fold, err := e.to(Target{Step: 7 + c.ahead, Skip: c.skip})
+		got := map[bool]string{true: "folds", false: "stays"}[fold]
+		if err != nil {
+			got = "error"
+			if !errors.Is(err, errTarget) || c.broken != errors.Is(err, errList) {
+				t.Errorf("%+v: the error is %v", c, err)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%+v: got %s (%v)", c, got, err)
+		}
+	}
+}

@@ -153,22 +153,38 @@ func (s *shadow) build(spec *Spec) (err error) {
 	return err
 }
 
-// adopt brings a kept shadow to a target: see stageEnd.to.
-func (s *shadow) adopt(t Target) error {
-	if s.broken != nil {
-		return fmt.Errorf("the shadow of rank %d: %w: its state is undefined after a failure: %w", s.rank, errTarget, s.broken)
+// shadowEnd is the state in which a shadow has ended.
+type shadowEnd struct {
+	settled int64 // the last step that ended with the scheduler's decision
+	next    bool  // it has the gradients of the step after it
+	broken  error // a list that changes the state has failed; nil: none has
+}
+
+// to returns whether a shadow that has ended in this state makes the update of a target to get there. A step is decided when the shadows
+// have its gradients, so a shadow is either at the target, or one step before it with the gradients of the target's step.
+func (e shadowEnd) to(t Target) (fold bool, err error) {
+	switch ahead := t.Step - e.settled; {
+	case e.broken != nil:
+		return false, fmt.Errorf("%w: its state is undefined after a failure: %w", errTarget, e.broken)
+	case ahead < 0 || ahead > 1 || ahead == 1 && !e.next && !t.Skip:
+		return false, fmt.Errorf("%w: it has the state after step %d, and step %d was decided", errTarget, e.settled, t.Step)
+	default:
+		return ahead == 1 && !t.Skip, nil
 	}
+}
+
+// adopt brings a kept shadow to a target.
+func (s *shadow) adopt(t Target) error {
 	var next *shadowStep
 	if len(s.steps) > 0 {
 		next = s.steps[0]
 	}
-	ahead := t.Step - s.settled
-	if ahead < 0 || ahead > 1 || ahead == 1 && next == nil && !t.Skip {
-		return fmt.Errorf("the shadow of rank %d: %w: it has the state after step %d, and step %d was decided", s.rank, errTarget,
-			s.settled, t.Step)
+	fold, err := shadowEnd{settled: s.settled, next: next != nil, broken: s.broken}.to(t)
+	if err != nil {
+		return fmt.Errorf("the shadow of rank %d: %w", s.rank, err)
 	}
 	l := s.stream.NewList()
-	if ahead == 1 && !t.Skip {
+	if fold {
 		s.stage.Fold(l, t.Update, next.grads)
 	}
 	if next != nil {

@@ -19,6 +19,9 @@ func SetWriteOwn(write func(ctx context.Context, fsys checkpoint.FS, out string,
 // SetAhead sets the worker's clock ahead of its system's.
 func (c *WorkerConfig) SetAhead(by time.Duration) { c.ahead = by }
 
+// SetTap sets a function that is called with each message of the worker that leaves or has come, and the id of its actor.
+func (c *WorkerConfig) SetTap(f func(out bool, target string, message any)) { c.tap = f }
+
 // SetAtPoint sets a function that is called at the points of a run's start.
 func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
 

@@ -71,6 +71,7 @@ type settings struct {
 	Steady   time.Duration // that a worker must be a member before a run is regrouped to use it
 	DieAt    string        // the point of a run's beginning at which the coordinator dies
 	Ahead    time.Duration // that a worker's clock is wrong by
+	Faults   []pointFault  // of a worker, one after the other
 }
 
 // readSettings reads the settings, and registers the names in them.
@@ -88,6 +89,20 @@ func readSettings() (s settings, err error) {
 	}
 	return s, err
 }
+
+// pointFault is the death of the worker of a rank at a point: when a message leaves or has come, and before its actor gets it.
+type pointFault struct {
+	At    string // such as "out StageDone"; see pointOf
+	Rank  int
+	Step  int64  // the first at which it happens
+	Count int    // of the times that the process has come to the point in these steps; 0: the first
+	Stop  bool   // it does not die, it stops
+	Done  string // this file says that it has happened, with the process's number
+	After string // it happens when this file is there; "": at once
+}
+
+// tapFaults makes a worker's process die at points. It is nil where processes cannot be stopped.
+var tapFaults func([]pointFault) func(out bool, target string, message any)
 
 // stepClock moves a process's clock by some seconds. A coordinator gets it as a command, a worker as a line on its standard
 // input: "step clock -3600".
@@ -417,6 +432,9 @@ func playWorker() error {
 	cfg := cluster.WorkerConfig{Join: s.Join, Name: s.Name, Listen: s.Listen, CertFile: s.CertFile, Threads: s.Threads,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	cfg.SetAhead(s.Ahead)
+	if len(s.Faults) > 0 {
+		cfg.SetTap(tapFaults(s.Faults))
+	}
 	if line = strings.TrimSpace(line); line != "" {
 		if cfg.Token, err = cluster.ParseToken(line); err != nil {
 			return err

@@ -43,7 +43,8 @@ type WorkerConfig struct {
 	Monitor *Monitor
 	Logger  *slog.Logger // nil: no log
 
-	ahead time.Duration // how far a test sets the process's clock ahead
+	ahead time.Duration                              // how far a test sets the process's clock ahead
+	tap   func(out bool, target string, message any) // see mesh.Config.Tap
 }
 
 // wall returns what this process's clock shows at a time, and wallNow what it shows now.

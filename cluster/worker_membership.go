@@ -50,7 +50,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 		return false, err
 	}
 	m.mesh = mesh.New(mesh.Config{Self: m.id, Name: w.cfg.Name, System: w.system, Secure: true, Streams: w.cfg.LaneStreams, Control: m.control,
-		Awake: w.awake, Logger: w.log,
+		Awake: w.awake, Logger: w.log, Tap: w.cfg.tap,
 		Broken: func(id uuid.UUID, err error) {
 			w.log.Error("can't send to a process any more", "process", id, "err", err)
 			go m.giveUp("a message could not be sent") // the sender may hold locks that giveUp needs

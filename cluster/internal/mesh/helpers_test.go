@@ -46,6 +46,7 @@ func (p *process) order(_ mesh.ID, c *wire.Control) { p.orders <- c.GetRequest()
 type counted struct {
 	transport.Transport
 	messages, acks atomic.Int64
+	sent           func() // called for each message, if it is not nil
 }
 
 func (c *counted) Send(address string, e *wire.Envelope) {
@@ -53,6 +54,9 @@ func (c *counted) Send(address string, e *wire.Envelope) {
 		c.acks.Add(1)
 	} else {
 		c.messages.Add(1)
+		if c.sent != nil {
+			c.sent()
+		}
 	}
 	c.Transport.Send(address, e)
 }

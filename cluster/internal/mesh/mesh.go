@@ -50,6 +50,9 @@ type Config struct {
 	Broken func(id ID, err error)
 	Awake  *clock.Awake // measures silences; nil: all time counts
 	Logger *slog.Logger
+	// Tap, if it is not nil, is called with each message that leaves, and each one that has come, before its actor or Control gets it. A test
+	// stops the process there.
+	Tap func(out bool, target string, message any)
 }
 
 // Mesh is a process's end of the connections to other processes.
@@ -360,6 +363,7 @@ func (p pieces) Lend(cancel <-chan struct{}) (lane.Piece, error) {
 // deliver passes on a message from the link.
 func (m *Mesh) deliver(from ID, e *wire.Envelope) {
 	if c := e.GetControl(); c != nil {
+		m.tap(false, "", c)
 		m.cfg.Control(from, c)
 		return
 	}
@@ -427,9 +431,16 @@ func below(id, supervisor string) bool {
 func (m *Mesh) pass(id string, message any) bool {
 	p, ok := m.cfg.System.ProcessRegistry.GetLocal(id)
 	if ok {
+		m.tap(false, id, message)
 		p.SendUserMessage(m.cfg.System.NewLocalPID(id), message)
 	}
 	return ok
+}
+
+func (m *Mesh) tap(out bool, target string, message any) {
+	if m.cfg.Tap != nil {
+		m.cfg.Tap(out, target, message)
+	}
 }
 
 // way is the protoactor process behind the PID of an actor in another process. PIDs keep it, and may
@@ -462,6 +473,7 @@ func (m *Mesh) send(pid *actor.PID, message any) error {
 	if a == nil {
 		return errNobody // the attempt's memory, with the message's tensors, is freed as a whole
 	}
+	m.tap(true, pid.GetId(), message)
 	to := a.at[pid.GetAddress()]
 	m.mu.Lock()
 	name, known := m.peers[to].GetName(), m.peers[to] != nil

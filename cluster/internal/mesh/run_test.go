@@ -57,6 +57,12 @@ func (o *outcome) event(e event.Event) {
 	}
 }
 
+func (o *outcome) reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.figures, o.saved = nil, nil
+}
+
 func (o *outcome) write(_ context.Context, _ trainstate.State, saved []stages.Saved, _ bool) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,27 +91,38 @@ func smallRun(t testing.TB, ranks int, cuts []int, o *outcome) actors.Spec {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Close)
-	var chunks []stages.ChunkSpec
-	first := 0
-	for v, last := range append(slices.Clone(cuts), len(m.Symbols())) {
-		chunks = append(chunks, stages.ChunkSpec{Chunk: v, First: first, Last: last})
-		first = last
-	}
+	chunks := smallChunks(m, cuts)
 	return actors.Spec{
 		Device: d,
 		Build: func(rank int, s tensorops.Stream) (actors.Compute, error) {
-			st, err := stages.NewStage(m, s, chunks[rank:rank+1], stages.Options{Seed: 5,
-				Optimizer: stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}})
-			if err != nil {
-				return nil, err
-			}
-			return st, st.Load(stages.InitWeights(5), false)
+			return smallStage(m, s, chunks[rank:rank+1], stages.InitWeights(5), false)
 		},
 		TiedRanks: slices.Compact([]int{0, ranks - 1}), Table: table,
 		Data: counting{}, MicrobatchSize: 1, Context: small.Context, Sequences: sequences,
 		Rate: stages.Rate{LR: 1e-2, MinLR: 1e-3, Decay: "constant"}, ClipNorm: 0.05, Steps: steps,
 		WriteCheckpoint: o.write, OnEvent: o.event,
 	}
+}
+
+// smallChunks divides the layers of a model.
+func smallChunks(m *stages.Model, cuts []int) (chunks []stages.ChunkSpec) {
+	first := 0
+	for v, last := range append(slices.Clone(cuts), len(m.Symbols())) {
+		chunks = append(chunks, stages.ChunkSpec{Chunk: v, First: first, Last: last})
+		first = last
+	}
+	return chunks
+}
+
+var smallOptions = stages.Options{Seed: 5, Optimizer: stages.Optimizer{Name: stages.AdamW, Beta1: 0.9, Beta2: 0.99, Eps: 1e-8}}
+
+// smallStage makes the stage of a rank.
+func smallStage(m *stages.Model, s tensorops.Stream, chunks []stages.ChunkSpec, load stages.Source, withState bool) (*stages.Stage, error) {
+	st, err := stages.NewStage(m, s, chunks, smallOptions)
+	if err != nil {
+		return nil, err
+	}
+	return st, st.Load(load, withState)
 }
 
 // TestSameBitsUnderFaults: lost, repeated, late and cut-off messages don't change a run's bits.
