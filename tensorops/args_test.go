@@ -87,6 +87,10 @@ func TestArgs(t *testing.T) {
 	matMul := MatMulArgs{f(2, 5), f(3, 2), f(3, 5), product}
 	l.MatMul(matMul.C, matMul.A, matMul.B, product)
 	recorded(c, KindMatMul, (*Op).MatMul, matMul)
+	product = MatMulOpts{TransB: true, Symmetric: true}
+	matMul = MatMulArgs{f(3, 3), f(3, 2), f(3, 2), product}
+	l.MatMul(matMul.C, matMul.A, matMul.B, product)
+	recorded(c, KindMatMul, (*Op).MatMul, matMul)
 	product = MatMulOpts{TransB: true, BF16: true, Bias: f(5)}
 	matMul = MatMulArgs{f(2, 5), f(2, 3), f(5, 3), product}
 	l.MatMul(matMul.C, matMul.A, matMul.B, product)

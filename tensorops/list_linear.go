@@ -11,6 +11,9 @@ type MatMulOpts struct {
 	// Packed is the result of Pack for B, with the same TransB and BF16, made after B was last
 	// written. A device may read it instead of B. It changes no bit.
 	Packed Tensor
+	// Symmetric says that C is symmetric, as A·Aᵀ is, and as the square of a symmetric matrix is. A device may compute its lower half
+	// alone and mirror it. It changes no bit. Not with Accumulate, Bias or Packed.
+	Symmetric bool
 }
 
 // MatMul records C = op(A)·op(B), with op(A) M×K, op(B) K×N and C M×N (leading dimensions are
@@ -38,6 +41,8 @@ func (l *List) MatMul(c, a, b Tensor, o MatMulOpts) {
 		"a packed B has PackedLen elements, of the type of the product's operands")
 	l.need(op, !o.Bias.Valid() || !o.Accumulate && (dense(Float32, o.Bias) || o.BF16 && dense(BFloat16, o.Bias)) && o.Bias.Len() == n,
 		"a bias has N elements, cannot be combined with Accumulate, and may be bfloat16 only with BF16")
+	l.need(op, !o.Symmetric || m == n && float(c) && !o.Accumulate && !o.Bias.Valid() && !o.Packed.Valid(),
+		"a symmetric C is N×N float32, without Accumulate, a bias and a packed B")
 }
 
 // MatMulArgs are the operands of KindMatMul.
@@ -53,6 +58,7 @@ func (a MatMulArgs) Put(o *Op) {
 	o.set(FlagTransB, a.TransB)
 	o.set(FlagAccumulate, a.Accumulate)
 	o.set(FlagBF16, a.BF16)
+	o.set(FlagSymmetric, a.Symmetric)
 }
 
 // MatMul reads the operands.
@@ -60,7 +66,7 @@ func (o *Op) MatMul() MatMulArgs {
 	return MatMulArgs{C: o.T[0], A: o.T[1], B: o.T[2], MatMulOpts: MatMulOpts{
 		Bias: o.T[3], Packed: o.T[4],
 		TransA: o.Has(FlagTransA), TransB: o.Has(FlagTransB),
-		Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16),
+		Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16), Symmetric: o.Has(FlagSymmetric),
 	}}
 }
 

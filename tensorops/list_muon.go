@@ -94,8 +94,8 @@ func (l *List) orthogonal(x Tensor, bf16 bool) Tensor {
 	none, product := Tensor{}, MatMulOpts{BF16: bf16}
 	for range muonSteps {
 		// A = X·Xᵀ, or Xᵀ·X of a tall matrix, which is the smaller one; X = aX + (bA + cA²)·X.
-		l.MatMul(a, x, x, MatMulOpts{TransA: tall, TransB: !tall, BF16: bf16})
-		l.MatMul(b, a, a, product)
+		l.MatMul(a, x, x, MatMulOpts{TransA: tall, TransB: !tall, BF16: bf16, Symmetric: true})
+		l.MatMul(b, a, a, MatMulOpts{BF16: bf16, Symmetric: true})
 		l.AddScaled(a, a, none, muonB)
 		l.AddScaled(b, b, a, muonC)
 		if tall {

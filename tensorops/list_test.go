@@ -47,6 +47,12 @@ func TestListErrors(t *testing.T) {
 		{"a bias and accumulation", func() {
 			l.MatMul(f(2, 3), f(2, 4), f(4, 3), tensorops.MatMulOpts{Bias: f(3), Accumulate: true})
 		}},
+		{"a symmetric matrix that isn't square", func() {
+			l.MatMul(f(2, 3), f(2, 4), f(4, 3), tensorops.MatMulOpts{Symmetric: true})
+		}},
+		{"a symmetric matrix and a bias", func() {
+			l.MatMul(f(3, 3), f(3, 4), f(4, 3), tensorops.MatMulOpts{Symmetric: true, Bias: f(3)})
+		}},
 		{"a sum of rows", func() { l.ColSum(f(2), f(2, 3)) }},
 		{"other lengths", func() { l.Add(f(2, 3), f(3, 2), f(5)) }},
 		{"columns with gaps", func() { l.Add(f(2, 3), columns(2, 3), f(6)) }},

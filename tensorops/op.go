@@ -184,7 +184,7 @@ func Kinds() []Kind {
 }
 
 // Flags modify an operation.
-type Flags uint8
+type Flags uint16
 
 const (
 	FlagTransA     Flags = 1 << iota // matmul: A is stored transposed
@@ -195,6 +195,7 @@ const (
 	FlagClear                        // adamw: the gradient is set to 0
 	FlagLater                        // collective: later operations do not wait for it
 	FlagWhole                        // attention: every query attends to every key
+	FlagSymmetric                    // matmul: C is symmetric
 )
 
 // Op is one recorded operation. It is flat, so that a list of operations is one piece of memory,

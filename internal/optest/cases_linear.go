@@ -141,6 +141,7 @@ func linearCases(extra []int) []Case {
 	}
 	cases = append(cases, frozenCases()...)
 	cases = append(cases, Case{"matmul/rows of larger matrices", tensorops.KindMatMul, matMulRows})
+	cases = append(cases, Case{"matmul/symmetric", tensorops.KindMatMul, symmetric})
 	sums := Case{"matmul/column sums", tensorops.KindMatMul, weightGrads}
 	cases = append(cases, sums, sums.in("bfloat16", tensorops.BFloat16))
 	return append(cases, eitherType([]Case{
@@ -237,6 +238,22 @@ func weightGrads(b *builder) {
 		b.check(first, "[in, out] of %v", s).summed(rows)
 		b.check(second, "[out, in] of %v", s).summed(rows)
 		b.check(bias, "bias of %v", s).summed(2 * rows)
+	}
+}
+
+// symmetric multiplies matrices with themselves.
+func symmetric(b *builder) {
+	for _, s := range [][2]int{{1, 3}, {13, 40}, {65, 9}, {200, 130}} {
+		for _, tall := range []bool{false, true} {
+			for _, half := range []bool{false, true} {
+				x, c := b.single(s[0], s[1]), b.garbage32(s[0], s[0])
+				if tall {
+					x = x.View(s[1], s[0])
+				}
+				b.MatMul(c, x, x, tensorops.MatMulOpts{TransA: tall, TransB: !tall, BF16: half, Symmetric: true})
+				b.check(c, "C of %v, tall %v, bf16 %v", s, tall, half).summed(s[1])
+			}
+		}
 	}
 }
 

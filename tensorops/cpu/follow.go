@@ -15,7 +15,7 @@ import (
 // operands then come from memory by short rows, a step was 1 to 2 % slower.
 func followers(ops []tensorops.Op) []tensorops.Op {
 	a, then := ops[0].MatMul(), ops[1:]
-	if a.C.DType() != tensorops.Float32 || !a.C.Contiguous() {
+	if a.C.DType() != tensorops.Float32 || !a.C.Contiguous() || a.Symmetric {
 		return nil
 	}
 	touched := []tensorops.Tensor{a.C}

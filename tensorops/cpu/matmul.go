@@ -50,6 +50,8 @@ type product struct {
 
 	strips stripKernel // B is packed strip by strip; nil: it is not
 
+	symmetric bool // only what is on and below the diagonal is computed; then mirror
+
 	shareA bool // A is the smaller operand
 	deep   bool // panels of A are packed for the whole depth
 	panel  int  // rows of A, or columns of B, that a core takes at a time
@@ -102,6 +104,9 @@ func (x *exec) matMul(then []tensorops.Op) error {
 		p.kernel = x.dev.kernels.bf16
 	}
 	p.packedB = x.packedOf(a.Packed)
+	if p.symmetric = a.Symmetric; p.symmetric {
+		return x.multiplySymmetric(p)
+	}
 	return x.multiply(p)
 }
 
@@ -184,6 +189,9 @@ func (x *exec) multiply(p product) error {
 		most = min(most, limitDeep)
 	}
 	p.panel = panelSize(large, unit, most, threads)
+	if p.symmetric {
+		p.panel = min(p.panel, symmetricPanel(large, unit))
+	}
 	p.strips = p.stripKernel()
 	if _, pairs := p.strips.(*gemm.PairKernel); pairs {
 		p.panel = nr // there are few depths, and the sums of one strip keep to a core's own cache
@@ -314,7 +322,7 @@ func (p *product) columns(x *exec, j0, j1 int) {
 		p.halfColumns(x, j0, j1)
 		return
 	}
-	kn, n := p.kernel, j1-j0
+	kn, n, top := p.kernel, j1-j0, p.topRow(j0)
 	for k0 := p.k0; k0 < p.k1; k0 += p.depth {
 		kk := min(p.depth, p.k1-k0)
 		var pb []float32
@@ -324,7 +332,7 @@ func (p *product) columns(x *exec, j0, j1 int) {
 			pb = x.packed.floats(kn.LenB(kk, n))
 			kn.PackB(pb, p.b.At(k0, j0), kk, n)
 		}
-		for i := 0; i < p.m; i += gemm.BlockM {
+		for i := top; i < p.m; i += gemm.BlockM {
 			p.block(x, i, j0, min(gemm.BlockM, p.m-i), n, k0, kk, p.sharedA(i, k0, kk), pb)
 		}
 	}

@@ -50,13 +50,14 @@ func (p *product) byStrips(x *exec, lo, hi int) {
 		}
 		for s := p.strip(p.k0, j0, nr); s.depth > 0; {
 			kn.PackB(packed, p.b.At(s.k0, s.j), s.depth, s.n)
+			top := p.topRow(s.j)
 			b := gemm.Block{
-				M: p.m, N: s.n, K: s.depth,
-				A: kn.PackedA(p.sharedA(0, s.k0, s.depth), s.depth), B: kn.PackedB(packed, s.depth),
+				M: p.m - top, N: s.n, K: s.depth,
+				A: kn.PackedA(p.sharedA(top, s.k0, s.depth), s.depth), B: kn.PackedB(packed, s.depth),
 				Add: s.k0 > 0 || p.add && !p.half,
 			}
 			if sums.Data != nil {
-				b.C = sums.At(0, s.j-j0)
+				b.C = sums.At(top, s.j-j0)
 			}
 			last := s.k0+s.depth == p.k
 			if last && p.half {

@@ -197,7 +197,7 @@ func appendKey(key []byte, o *tensorops.Op) []byte {
 	for last > 0 && !o.T[last-1].Valid() {
 		last--
 	}
-	key = append(key, byte(o.Kind), byte(o.Flags), byte(last))
+	key = append(key, byte(o.Kind), byte(o.Flags), byte(o.Flags>>8), byte(last))
 	for _, t := range o.T[:last] {
 		if !t.Valid() {
 			key = append(key, 0)
