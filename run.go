@@ -28,7 +28,8 @@ type Run struct {
 	cfg       *config.Config  // as loaded
 	apart     bool            // the ranks are in other processes
 	out       outlet
-	stop      func() bool // detaches from the context
+	stop      func() bool       // detaches from the context
+	preparing func(text string) // Options.Preparing; nil: there is none, or Start has returned
 	restarts  attempt.Restarts
 	marks     runlog.Marks
 	snapshots snapshots
@@ -63,9 +64,10 @@ type Run struct {
 func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 	own := *cfg // the caller may change cfg
 	r := &Run{ctx: ctx, cfg: &own, apart: o.Hosts != nil, restarts: attempt.Restarts{Most: cfg.Cluster.MaxRestarts},
-		done: make(chan struct{}),
-		out:  outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
-		gap:  gap{between: true, interrupt: func() {}}, pausedAt: -1,
+		done:      make(chan struct{}),
+		preparing: o.Preparing,
+		out:       outlet{events: make(chan Event, LimitEvents), feed: feed.New(), traced: runlog.TraceEvery(cfg, o.Trace)},
+		gap:       gap{between: true, interrupt: func() {}}, pausedAt: -1,
 		result: Result{Steps: cfg.Run.Steps, LastValLoss: math.NaN()}}
 	if err := r.startActor(o); err != nil {
 		return nil, err
@@ -86,6 +88,7 @@ func Start(ctx context.Context, cfg *config.Config, o Options) (*Run, error) {
 		r.out.actor.end(EndEvent{Err: err})
 		return nil, err
 	}
+	r.preparing = nil
 	r.stop = context.AfterFunc(ctx, r.Stop)
 	if o.Control {
 		r.listen(events)
@@ -151,7 +154,8 @@ func (r *Run) begin(inner *actors.Run) {
 
 // env is what an attempt calls in the run.
 func (r *Run) env() attempt.Env {
-	return attempt.Env{Context: r.ctx, Event: r.send, Warn: r.warn, Marks: &r.marks, Unmarked: r.unmarked, Saved: r.noteSaved,
+	return attempt.Env{Context: r.ctx, Event: r.send, Warn: r.warn, Prepare: r.prepare, Marks: &r.marks, Unmarked: r.unmarked,
+		Saved: r.noteSaved,
 		Begun: func(a *attempt.Attempt) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

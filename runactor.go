@@ -327,6 +327,15 @@ func (r *Run) warn(format string, args ...any) {
 	r.send(WarningEvent{Text: fmt.Sprintf(format, args...)})
 }
 
+// prepare says what the start is about to do: at once, and as an event, which is read after the start.
+func (r *Run) prepare(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if r.preparing != nil {
+		r.preparing(text)
+	}
+	r.warn("%s", text)
+}
+
 // unmarked warns that events.jsonl cannot be written. The run continues.
 func (r *Run) unmarked(err error) {
 	if err != nil {

@@ -178,6 +178,9 @@ type Options struct {
 	// sends it an *actor.Touch, which protoactor answers for every actor. Ignore it.
 	Watchers []*actor.PID
 	Logger   *slog.Logger // logs the start and the end of the run; nil: no logging
+	// Preparing is called with what a long part of the start is about to do, such as the reference model's pass over all answers, while
+	// Start has not returned. A WarningEvent with the same text follows. It may be nil.
+	Preparing func(text string)
 	// Control makes the run listen on a Unix socket in its folder, which only processes of the same user may use. engine ps, status,
 	// pause, resume, checkpoint, rate, stop and follow then see and steer the run by its folder. If the run can't listen, a
 	// WarningEvent says so.

@@ -50,6 +50,7 @@ type app struct {
 	args     []string // the command line
 	ending   func()   // stops the run's worker processes; nil: there are none
 	working  bool     // flags and arguments are valid, and the command has started its work
+	told     []string // what tell has printed
 }
 
 // people returns the output for text that people read. It removes control sequences, so that no
@@ -63,6 +64,12 @@ func (a *app) programs() io.Writer {
 		return a.people()
 	}
 	return a.out
+}
+
+// tell prints what the start of a run is about to do. The run's events say it again.
+func (a *app) tell(text string) {
+	a.told = append(a.told, text)
+	say(a.err, "%s", text)
 }
 
 // stream is an output that keeps its first error, so that the callers need not check each write.

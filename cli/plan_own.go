@@ -101,6 +101,14 @@ func ownText(p *plan.Plan) (string, error) {
 			fmt.Fprintf(&b, "  chunk %-2d %s\n", c.Chunk, strings.Join(names[c.First:c.Last], " "))
 		}
 	}
+	before, err := p.Before()
+	if err != nil {
+		return "", err
+	}
+	if before != nil {
+		fmt.Fprintf(&b, "before    the first step one process computes %s on its CPU, once, with %.1f MiB\n", before.What,
+			float64(before.Bytes)/(1<<20))
+	}
 	for k, s := range p.Table().Skips {
 		tensors, size := p.SkipBytes(k)
 		fmt.Fprintf(&b, "skip      from chunk %d to chunk %d: %s, %.1f KiB per microbatch, up to %d in flight\n", s.From, s.To,

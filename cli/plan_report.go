@@ -99,6 +99,9 @@ func (p *planText) option(o *forecast.Option) {
 	}
 	p.line("step %s ms (%s ms of it for the update), %s tokens/s%s, bubble %.1f %%, memory %s", round(o.StepMS), round(o.UpdateMS),
 		words.Short(o.TokensPerS), mfu(o), o.BubblePct, memory(o))
+	if o.Before != nil {
+		p.line("before the first step one process computes %s on its CPU, once, with %s of memory", o.Before.What, words.Bytes(o.Before.Bytes))
+	}
 	if o.MessageMS > 0 && o.Stages > 1 {
 		p.line("a message between two devices takes %s ms", round(o.MessageMS))
 	}

@@ -168,7 +168,7 @@ func (t *textReporter) event(e troupe.Event) {
 		return
 	}
 	switch m, ok := event.MarkOf(e, 0); {
-	case !ok:
+	case !ok, slices.Contains(t.app.told, m.Text):
 	case m.Warns():
 		t.warn("%s", m.Text)
 	default:

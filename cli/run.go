@@ -212,7 +212,7 @@ func (a *app) trainConfig(ctx context.Context, cfg *config.Config, o runFlags) e
 		return err
 	}
 	defer server.end()
-	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData, Control: true}
+	options := troupe.Options{Fresh: o.fresh, FromStep: o.fromStep, AcceptNewData: o.newData, Control: true, Preparing: a.tell}
 	r, err := start(a, notBegun, func() (*troupe.Run, error) {
 		if o.local == 0 {
 			return troupe.Start(ctx, cfg, options)

@@ -79,6 +79,10 @@ func (r *run) start(o troupe.Options) error {
 	o.Requests, r.late = slices.Clone(r.requested), nil
 	r.mu.Unlock()
 	o.Hosts, o.Logger = &runHosts{hosts{Coordinator: r.c, notice: r.waits}, r}, r.c.log
+	o.Preparing = func(text string) {
+		r.c.log.Info("run prepares", "run", r.id, "by", text)
+		r.waits(text)
+	}
 	inner, err := troupe.Start(r.ctx, r.cfg, o)
 	if err != nil {
 		return err

@@ -57,7 +57,12 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
 		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
-	options.Distill = nil // measured microbatches have no teacher
+	options.Distill = nil                    // measured microbatches have no teacher
+	if options.Preference.NeedsReference() { // nor a reference model; the loss that needs none computes as much
+		own := *options.Preference
+		own.Loss = stages.ORPO
+		options.Preference = &own
+	}
 	var updates []float64
 	var first *sample
 	for _, sequences := range microbatches {

@@ -42,7 +42,8 @@ type Devices struct {
 	// receive at the same time, because the same processors carry it.
 	CarryNS func(stage int) float64
 
-	recorded recordings // of a search; else nil
+	recorded recordings           // of a search; else nil
+	befores  map[int]*plan.Before // by size of the microbatch, of a search; else nil
 }
 
 // carryMS is the computing time that is lost while some bytes are sent or received.
@@ -76,6 +77,8 @@ type Prediction struct {
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
+	// Before is a pass before the first step, whose memory is free again then; nil: there is none.
+	Before *plan.Before `json:"before,omitempty"`
 
 	Order    *scheduler.Table    `json:"-"`
 	Timeline *scheduler.Timeline `json:"-"`
@@ -84,6 +87,9 @@ type Prediction struct {
 // NeedBytes returns the memory that the fullest device needs.
 func (p *Prediction) NeedBytes() int64 {
 	var most int64
+	if p.Before != nil {
+		most = p.Before.Bytes
+	}
 	for d := range p.TensorBytes {
 		most = max(most, p.TensorBytes[d]+p.CheckpointBytes[d])
 	}
@@ -248,7 +254,23 @@ func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 			p.CheckpointBytes[r%devices] += copies[r]
 		}
 	}
-	return nil
+	if b.DeviceKind(0) != device.CUDA { // whose memory the pass does not use
+		p.Before, err = cluster.before(b)
+	}
+	return err
+}
+
+// before is the pass before the first step of a plan.
+func (c Devices) before(b *plan.Plan) (*plan.Before, error) {
+	size := b.Config().Batch.Microbatch
+	if known, ok := c.befores[size]; ok {
+		return known, nil
+	}
+	pass, err := b.Before()
+	if err == nil && c.befores != nil {
+		c.befores[size] = pass
+	}
+	return pass, err
 }
 
 func sum(v []float64) (s float64) {

@@ -70,7 +70,7 @@ const equalTime = 1.02
 // Recommend looks for the fastest way to train a configuration's model. It looks at the
 // sizes of microbatches that the costs know.
 func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices) (*Recommendation, error) {
-	cluster.recorded = make(recordings)
+	cluster.recorded, cluster.befores = make(recordings), make(map[int]*plan.Before)
 	s := &search{costs: costs, cluster: cluster, base: *b.Config(), model: b.Model()}
 	if err := oneKind(b); err != nil {
 		return nil, err
@@ -474,7 +474,7 @@ func (s *search) playFitting(w way) (*Option, error) {
 	}
 	o, err := s.predict(w, b)
 	if err == nil {
-		o.TensorBytes, o.CheckpointBytes, o.Fits = held.TensorBytes, held.CheckpointBytes, true
+		o.TensorBytes, o.CheckpointBytes, o.Before, o.Fits = held.TensorBytes, held.CheckpointBytes, held.Before, true
 	}
 	return o, err
 }

@@ -42,6 +42,8 @@ type Env struct {
 	// Event receives the events while the actors train.
 	Event func(event.Event)
 	Warn  func(format string, args ...any)
+	// Prepare says what a long part of the start does, before it does it.
+	Prepare func(format string, args ...any)
 	// Begun is called when the attempt has opened the folder for writing. Info and the other fields are set then.
 	Begun func(*Attempt)
 	// Saved is called as soon as a checkpoint is written.

@@ -3,6 +3,8 @@ package attempt
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/host/device"
@@ -30,7 +32,7 @@ func Check(cfg *config.Config) error {
 	return errors.Join(err, check(cfg, func(p *plan.Plan) error {
 		p.SetKernels(path)
 		_, err := p.CheckMemory(gpus)
-		return errors.Join(err, rundir.Check(p.Config()))
+		return errors.Join(err, checkBefore(p), rundir.Check(p.Config()))
 	}))
 }
 
@@ -41,6 +43,16 @@ func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 		return err
 	}
 	return check(cfg.WithAutoGPU(false), func(p *plan.Plan) error { return p.CheckDeviceMemory(deviceBytes) })
+}
+
+// checkBefore is plan.CheckBefore, unless the run's folder has the result already.
+func checkBefore(p *plan.Plan) error {
+	for _, name := range []string{rundir.ReferenceFile, rundir.TeacherFile} {
+		if _, err := os.Stat(filepath.Join(p.Config().Run.Out, name)); err == nil {
+			return nil
+		}
+	}
+	return p.CheckBefore()
 }
 
 func check(cfg *config.Config, memory func(*plan.Plan) error) (err error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/peft"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/run/corpus"
 	"github.com/troupe-ml/troupe/internal/run/forward"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
 	"github.com/troupe-ml/troupe/stages"
@@ -65,14 +66,18 @@ func (a *Attempt) readReference(ctx context.Context) error {
 		return fmt.Errorf("%w: the data changed, and the weights of model.from are not those of the run's reference model; "+
 			"restore the data or the weights", rundir.ErrReference)
 	}
-	a.env.Warn("computing the log-probabilities of %s under the reference model, once: %s keeps them",
-		words.Plural(a.data.TrainRecords.Len()+a.data.ValRecords.Len(), "answer"), a.output.FS.Path(rundir.ReferenceFile))
-	if to.Train, err = r.logProbabilities(ctx, false); err != nil {
+	if err := a.plan.CheckBefore(); err != nil {
 		return err
 	}
-	if to.Val, err = r.logProbabilities(ctx, true); err != nil {
+	answers := a.data.Answers()
+	n := answers.EvalWindows()
+	a.env.Prepare("computing the log-probabilities of %s (%s) under the reference model, once: %s keeps them",
+		words.Plural(n, "answer"), words.Plural(n/2, "record"), a.output.FS.Path(rundir.ReferenceFile))
+	logp, err := r.logProbabilities(ctx, answers)
+	if err != nil {
 		return err
 	}
+	to.Train, to.Val = logp[:a.data.TrainRecords.Len()], logp[a.data.TrainRecords.Len():]
 	return rundir.WriteReference(a.output.FS, &rundir.Reference{Model: r.hash, Data: digest, Train: to.Train, Val: to.Val})
 }
 
@@ -99,9 +104,11 @@ func (r *referenceModel) open() (err error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %s %d\n", c.Device.DType, c.Device.Residual, c.Model.FrozenDType, c.Run.Seed)
 	if base != nil {
-		of, err := plan.BaseHash(base)
-		if err != nil {
-			return err
+		of := r.baseIs.SHA256 // with an adapter, a new run has read the whole base for it
+		if r.resumes() || of == "" {
+			if of, err = plan.BaseHash(base); err != nil {
+				return err
+			}
 		}
 		fmt.Fprintln(h, of)
 	}
@@ -154,48 +161,17 @@ func (r *referenceModel) close() {
 	}
 }
 
-// checkMemory checks that the whole model and a microbatch fit the memory.
-func (r *referenceModel) checkMemory(dev device.Device, o stages.Options) error {
-	m, b, t := r.plan.Model(), r.cfg.Batch.Microbatch, r.cfg.Model.Context
-	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
-	if err != nil {
-		return err
-	}
-	l, ids := dry.NewList(), make([]int32, b*t)
-	st.Forward(l, 0, &stages.Microbatch{Sequences: b, Positions: t, Tokens: ids, Targets: ids})
-	if err := tensorops.Run(dry, l); err != nil {
-		return err
-	}
-	if need, free := float64(dry.Memory().Taken), device.FreeBytes(dev); free > 0 && need > float64(free) {
-		return r.cfg.Errorf("preference.loss", "%w: the reference model is computed by this process alone and needs %s, but this machine "+
-			"has %s free; free memory, or use orpo or simpo, which need no reference model", plan.ErrMemory, plan.GiB(need),
-			plan.GiB(float64(free)))
-	}
-	return nil
-}
-
-// logProbabilities computes those of the answers to train on, or to validate on.
-func (r *referenceModel) logProbabilities(ctx context.Context, validation bool) ([]float64, error) {
-	feed := r.data.AnswerFeed(validation, r.cfg.Model.Context)
-	if feed.Windows == 0 {
-		return nil, nil
-	}
+// logProbabilities computes those of all answers.
+func (r *referenceModel) logProbabilities(ctx context.Context, answers *corpus.Answers) ([]float64, error) {
 	d := r.cfg.Device
 	dev, err := device.OpenKind(device.Options{Threads: d.Threads, Kernels: d.Kernels})
 	if err != nil {
 		return nil, err
 	}
 	defer dev.Close()
-	o := stages.Options{Inference: true, Preference: &stages.Preference{}}
-	plan.SetPrecision(&o, r.cfg)
-	o.LowWeights = o.BF16
-	m := r.plan.Model()
-	if err := r.checkMemory(dev, o); err != nil {
-		return nil, err
-	}
-	logp := make([]float64, feed.Windows)
-	pass := forward.Pass{Device: dev, Data: feed.Source, Context: feed.Context, Microbatch: r.cfg.Batch.Microbatch,
+	m, o := r.plan.Model(), r.plan.ReferenceOptions()
+	logp := make([]float64, answers.EvalWindows())
+	pass := forward.Pass{Device: dev, Data: answers, Context: r.cfg.Model.Context, Microbatch: r.cfg.Batch.Microbatch,
 		Build: func(s tensorops.Stream) (actors.Compute, error) {
 			st, err := stages.NewStage(m, s, []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
 			if err != nil {
@@ -206,12 +182,12 @@ func (r *referenceModel) logProbabilities(ctx context.Context, validation bool) 
 		Emit: func(first int, outputs []stages.Output) error {
 			i := slices.IndexFunc(outputs, func(o stages.Output) bool { return o.Name == stages.LogProbabilities })
 			for k := 0; i >= 0 && k < outputs[i].Len()/2; k++ {
-				v := outputs[i].Double[2*k]
+				at, v := answers.Index(first+k), outputs[i].Double[2*k]
 				if math.IsNaN(v) || math.IsInf(v, 0) {
 					return fmt.Errorf("the reference model gives answer %d the log-probability %g: the weights have diverged or are damaged",
-						first+k+1, v)
+						at+1, v)
 				}
-				logp[first+k] = v
+				logp[at] = v
 			}
 			return nil
 		}}

@@ -71,13 +71,16 @@ func (a *Attempt) teach(ctx context.Context, kept *rundir.Teacher, fits bool, di
 		hash = model
 	}
 	feed := a.data.TrainFeed(a.cfg.Model.Context)
-	a.env.Warn("computing the teacher's %d most likely tokens in %s, once: %s keeps them", d.TopK, words.Plural(feed.Windows, "sequence"),
+	if err := a.plan.CheckBefore(); err != nil {
+		return nil, err
+	}
+	a.env.Prepare("computing the teacher's %d most likely tokens in %s, once: %s keeps them", d.TopK, words.Plural(feed.Windows, "record"),
 		a.output.FS.Path(rundir.TeacherTokensFile))
 	out, err := rundir.NewTeacherWriter(a.output.FS, rundir.Teacher{Model: hash, Data: digest, TopK: d.TopK, Temperature: d.Temperature})
 	if err != nil {
 		return nil, err
 	}
-	m.Precision.Distill = &stages.Distill{TopK: d.TopK, Temperature: d.Temperature}
+	m.Precision.Distill, m.Precision.JoinMemory = &stages.Distill{TopK: d.TopK, Temperature: d.Temperature}, true // records differ in length
 	_, _, err = forward.Pass{Device: m.Device, Data: feed.Source, Context: feed.Context, Microbatch: a.cfg.Batch.Microbatch,
 		Build: func(s tensorops.Stream) (actors.Compute, error) { return m.Stage(s) },
 		Emit: func(first int, outputs []stages.Output) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/config"
@@ -40,21 +41,62 @@ func digestOf(all ...*data.Records) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// AnswerFeed returns a feed that reads each answer once: those to train on, or those to validate on.
-func (c *Data) AnswerFeed(validation bool, context int) Feed {
-	r := c.TrainRecords
-	if validation {
-		r = c.ValRecords
-	}
-	all := make([]int, r.Len())
+// TrainFeed returns a feed that reads each record to train on once, in order.
+func (c *Data) TrainFeed(context int) Feed {
+	all := make([]int, c.TrainRecords.Len())
 	for i := range all {
 		all[i] = i
 	}
-	return Feed{Source: &recordSource{val: r, windows: all}, Context: context, Windows: len(all)}
+	return Feed{Source: &recordSource{val: c.TrainRecords, windows: all}, Context: context, Windows: len(all)}
 }
 
-// TrainFeed returns a feed that reads each record to train on once.
-func (c *Data) TrainFeed(context int) Feed { return c.AnswerFeed(false, context) }
+// Answers reads each answer once, those to train on and those to validate on. The longest ones come first: those of a microbatch then need
+// little padding, and no later one needs more memory.
+type Answers struct {
+	recordSource
+	order []int
+}
+
+// Answers returns all answers.
+func (c *Data) Answers() *Answers {
+	a := &Answers{recordSource: recordSource{train: c.TrainRecords, val: c.ValRecords}}
+	a.order = make([]int, c.TrainRecords.Len()+c.ValRecords.Len())
+	for i := range a.order {
+		a.order[i] = i
+	}
+	slices.SortStableFunc(a.order, func(i, j int) int {
+		of, k := a.at(i)
+		other, l := a.at(j)
+		return other.Positions(l) - of.Positions(k)
+	})
+	return a
+}
+
+// at returns the records that answer i is one of, and its place. Those to train on come first.
+func (a *Answers) at(i int) (*data.Records, int) {
+	if n := a.train.Len(); i >= n {
+		return a.val, i - n
+	}
+	return a.train, i
+}
+
+// Index returns which answer a window is.
+func (a *Answers) Index(window int) int { return a.order[window] }
+
+// EvalWindows returns the number of answers.
+func (a *Answers) EvalWindows() int { return len(a.order) }
+
+// EvalLen returns the length of an answer with its prompt.
+func (a *Answers) EvalLen(window int) int {
+	of, i := a.at(a.order[window])
+	return of.Positions(i)
+}
+
+// EvalFill fills in an answer with its prompt.
+func (a *Answers) EvalFill(window int, tokens, targets []int32) error {
+	of, i := a.at(a.order[window])
+	return of.Fill(i, tokens, targets)
+}
 
 // answerSource feeds the loader with pairs of answers. Sequences 2k and 2k+1 of the run are a pair.
 type answerSource struct {
