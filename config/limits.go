@@ -37,8 +37,9 @@ const (
 	maxMTPWeight           = 1e6
 	maxAdapterAlpha        = 1e6
 	maxTeacherTokens       = 1 << 10 // distill.top_k
-	maxSoftening           = 100     // distill.temperature
-	maxPreference          = 1e3     // beta, gamma and weights of [preference]
+	leastSoftening         = 0.01    // distill.temperature; below, the divergence of one token is not finite
+	maxSoftening           = 100
+	maxPreference          = 1e3 // beta, gamma and weights of [preference]
 	maxSequences           = 1 << 20
 	maxStepTokens          = 1 << 26 // batch.sequences × model.context
 	maxOptions             = 256     // entries of model.stack and model.options

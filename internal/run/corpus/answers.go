@@ -38,6 +38,9 @@ func (r *documentReader) readAnswers(to []data.Document, line []byte) error {
 			return err
 		}
 		if !slices.Contains(to[i].Learn[min(1, len(to[i].Learn)):], true) {
+			if len(to[i].Learn) == 1 && to[i].Learn[0] {
+				return fmt.Errorf("%q is one token, and no token comes before it, so nothing can be learned; give a %q", m.name(key), m.name("prompt"))
+			}
 			return fmt.Errorf("%q has no token to learn: it needs a text, or a message of the role \"assistant\"", m.name(key))
 		}
 	}
@@ -165,8 +168,8 @@ func splitAnswers(docs *data.Documents, valFraction float64) (train, val *data.D
 	return train, val, nil
 }
 
-// fitAnswers is fit for pairs of documents. Every one becomes a record.
-func fitAnswers(docs *data.Documents, context int, tooLong string) (r *data.Records, c DocumentCounts, err error) {
+// fitAnswers is fit for pairs of documents. Every one becomes a record. differ: both of a pair must not be the same.
+func fitAnswers(docs *data.Documents, context int, tooLong string, differ bool) (r *data.Records, c DocumentCounts, err error) {
 	r, c = data.NewRecords(docs), DocumentCounts{Total: docs.Len()}
 	most := context + 1
 	for i := range docs.Len() {
@@ -189,6 +192,30 @@ func fitAnswers(docs *data.Documents, context int, tooLong string) (r *data.Reco
 		kept := docs.Targets(i, n)
 		c.Learned, c.TargetsLeftOut, c.Tokens = c.Learned+kept, c.TargetsLeftOut+all-kept, c.Tokens+int64(n)
 		r.Add(i, n)
+		if !differ || i%2 == 0 || all == kept && docs.IDs(i-1) <= most { // answers that are not cut differ
+			continue
+		}
+		same, err := sameRecords(r, i-1, i)
+		if err != nil {
+			return nil, c, err
+		}
+		if same {
+			return nil, c, fmt.Errorf("%s: the answers differ only after the context of %s, where they are cut; "+
+				"raise model.context, or remove the line", where, words.Plural(context, "token"))
+		}
 	}
 	return r, c, nil
+}
+
+// sameRecords reports whether two records are the same.
+func sameRecords(r *data.Records, i, j int) (bool, error) {
+	n := r.Positions(i)
+	if n != r.Positions(j) {
+		return false, nil
+	}
+	ids := make([]int32, 4*n)
+	if err := errors.Join(r.Fill(i, ids[:n], ids[n:2*n]), r.Fill(j, ids[2*n:3*n], ids[3*n:])); err != nil {
+		return false, err
+	}
+	return slices.Equal(ids[:2*n], ids[2*n:]), nil
 }

@@ -169,7 +169,7 @@ func TestAnswerSource(t *testing.T) {
 				}
 			}
 		}
-		r, _, err := fitAnswers(train, 8, "cut")
+		r, _, err := fitAnswers(train, 8, "cut", true)
 		if err != nil {
 			rt.Fatal(err)
 		}

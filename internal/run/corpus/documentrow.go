@@ -103,6 +103,10 @@ func (m row) found() string {
 
 // unknown is the error about a row of no known kind.
 func (m row) unknown() error {
+	hint := "data.fields names keys that are called otherwise"
+	if m.has("chosen") && m.has("rejected") {
+		hint = "to learn from preferences, set preference.loss"
+	}
 	return fmt.Errorf("the object has %s, but needs \"text\", \"prompt\" and \"completion\", \"messages\", \"conversations\", "+
-		"or \"instruction\" and \"output\"; data.fields names keys that are called otherwise", m.found())
+		"or \"instruction\" and \"output\"; %s", m.found(), hint)
 }

@@ -191,7 +191,9 @@ func allText(docs *data.Documents) bool {
 func (c *Data) takeDocuments(cfg *config.Config, train, val *data.Documents) (err error) {
 	fit := fit
 	if cfg.Preference.Loss != "" {
-		fit = fitAnswers
+		fit = func(docs *data.Documents, context int, tooLong string) (*data.Records, DocumentCounts, error) {
+			return fitAnswers(docs, context, tooLong, cfg.Preference.Loss != stages.KTO)
+		}
 	}
 	texts := allText(train) && (val == nil || allText(val))
 	if cfg.Data.Packing == config.PackSplit && !texts {
