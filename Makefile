@@ -205,6 +205,13 @@ check-peft: ## train adapters of every family beside PEFT, and let PEFT and tran
 check-preferences: ## learn from preferences with each loss beside PyTorch in float64; needs PYTHON with torch and transformers
 	TROUPE_PREFERENCES=1 TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 20m -run '^TestPreferencesInTorch$$' ./test/data
 
+# The release of TRL that check-trl was written for.
+TRL := trl==1.16.0
+.PHONY: check-trl
+check-trl: build ## compare losses and gradients of preferences with TRL's, and those of distillation with PyTorch's kl_div; needs PYTHON with torch and transformers, in which pip installs TRL
+	$(PYTHON) -m pip install -q $(TRL)
+	$(PYTHON) -W ignore bench/peers/objectives.py --engine $(BIN)/engine
+
 .PHONY: check-gguf
 check-gguf: ## compare GGUF files of every family with the public gguf package; needs PYTHON with torch, transformers and gguf; with LLAMA_CPP, LLAMA_CPP_LIB and LLAMA_CPP_PYTHON also with llama.cpp's converter, losses and ids
 	TROUPE_PYTHON=$(PYTHON) $(GO) test -count=1 -v -timeout 40m -run '^TestPublicPrograms$$' ./internal/ggufmodel

@@ -3,7 +3,7 @@
 Makes pairs from the paragraphs of texts: the chosen answer continues its prompt, the rejected one continues another prompt.
 Trains an adapter on SmolLM2-135M (of pretrained.py) with [preference], a run of --steps. Prints the margins and accuracies of its
 first and last steps and of the validation, and the time of the reference's forward pass over all pairs, by that of as many pairs
-in steps. Troupe alone.
+in steps, and the peak memory of the run. Troupe alone.
 
 Needs pip install transformers gguf. Run it beside nothing else: see README.md.
 """
@@ -54,7 +54,7 @@ batch = {{sequences = {o.sequences}, microbatch = {o.sequences}}}
 optimizer = {{lr = {o.lr}, warmup_steps = 5, decay = "constant", weight_decay = 0.0}}
 device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
 """)
-        pretrained.run([o.engine, "run", out + ".toml"])
+        _, peak = pretrained.run([o.engine, "run", out + ".toml"])
         # The run writes its config, loads the reference model and computes all pairs.
         took = os.path.getmtime(os.path.join(out, "reference.json")) - os.path.getmtime(os.path.join(out, "config.toml"))
         lines = lora.lines_of(out)
@@ -66,6 +66,7 @@ device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
     step = statistics.median(line["step_ms"] for line in lines) / 1000
     as_many = step * o.pairs / (o.sequences / 2)
     print(f"reference: {took:.1f} s for {o.pairs} pairs, which take {as_many:.1f} s in steps: {took / as_many:.2f}; {took / step / o.steps:.2f} of a step for each step of the run")
+    print(f"peak memory: {peak / 2**20:,.0f} MiB")
 
 
 if __name__ == "__main__":
