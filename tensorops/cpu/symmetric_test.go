@@ -10,8 +10,8 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
-// TestSymmetric: a symmetric product has the bits of the whole one, on every path, in both types and on several cores: X·Xᵀ and Xᵀ·X of
-// stored rows, and the square of the result. What lies between the rows of C is not written.
+// TestSymmetric: a symmetric product has the bits of the whole one, on every path, in both types and on several cores. The products
+// are X·Xᵀ, Xᵀ·X, and the square of each. What lies between the rows of C is not written.
 func TestSymmetric(t *testing.T) {
 	for _, path := range paths() {
 		for _, threads := range []int{1, 2} {
