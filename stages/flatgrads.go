@@ -189,7 +189,7 @@ const limitBegun = 256
 
 // beginCollective records the start of a collective of the replicas.
 func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
-	if l.Begun() == limitBegun {
+	if l.Begun() >= limitBegun {
 		l.Await()
 	}
 	a.Group = s.opts.Data.Group

@@ -109,6 +109,8 @@ func TestTensorParallelOverlaps(t *testing.T) {
 					begun, products = begun+1, 0
 				case o.Kind == tensorops.KindMatMul:
 					products++
+				case o.Kind == tensorops.KindAwait && o.Await().Number == 0:
+					t.Errorf("%s, sequence %v: it waits for all collectives", name, sequence)
 				case o.Kind == tensorops.KindAwait:
 					if overlapped++; products < 2 {
 						t.Errorf("%s, sequence %v: %d products while collective %d goes on", name, sequence, products, overlapped)

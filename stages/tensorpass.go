@@ -75,12 +75,13 @@ func (c *pass) total(t tensorops.Tensor) tensorops.Tensor {
 	}
 }
 
-// beginCollective starts a collective that runs beside the following operations.
-func (c *pass) beginCollective(a tensorops.CollectiveArgs) {
-	c.Begin(a)
+// beginCollective starts a collective that runs beside the following operations, and returns its number for AwaitOne.
+func (c *pass) beginCollective(a tensorops.CollectiveArgs) (number int) {
+	number = c.Begin(a)
 	if c.stage.opts.NoOverlap {
-		c.Await()
+		c.AwaitOne(number)
 	}
+	return number
 }
 
 // totalBeside is total and, meanwhile, the operations that record records, which must not need its
@@ -93,9 +94,9 @@ func (c *pass) totalBeside(t tensorops.Tensor, record func()) tensorops.Tensor {
 	if c.sequence() {
 		a.What, a.Dim, a.Dst = tensorops.ReduceScatter, 1, c.ofPositions(t, c.positions())
 	}
-	c.beginCollective(a)
+	number := c.beginCollective(a)
 	record()
-	c.Await()
+	c.AwaitOne(number) // the sums of gradients over replicas go on
 	if c.sequence() {
 		c.Free(t)
 	}
@@ -110,17 +111,20 @@ func (c *pass) gatherAhead(m *norm, x tensorops.Tensor) (a ahead) {
 	}
 	a.part = m.recompute(c, x)
 	a.all = c.ofPositions(a.part, c.mb.Positions)
-	c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: a.all, Src: a.part, Dim: 1, Group: c.tensor().Group})
+	a.number = c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: a.all, Src: a.part, Dim: 1, Group: c.tensor().Group})
 	return a
 }
 
 // ahead is a tensor being gathered; invalid if none is.
-type ahead struct{ part, all tensorops.Tensor }
+type ahead struct {
+	part, all tensorops.Tensor
+	number    int
+}
 
 // wait returns all positions, or an invalid tensor.
 func (a *ahead) wait(c *pass) tensorops.Tensor {
 	if a.part.Valid() {
-		c.Await()
+		c.AwaitOne(a.number)
 		c.Free(a.part)
 	}
 	return a.all

@@ -11,7 +11,8 @@ type List struct {
 	arena   Arena
 	hold    uint64          // the pool's number for the list while it is not complete
 	element func(DType) int // bytes of a stored element on this device
-	begun   int             // collectives started since the last Await
+	begun   int             // collectives that Begin has started
+	open    []int           // numbers of those that nothing waits for yet
 	err     error
 	sink    Op // dummy for operations recorded after an error
 }
@@ -34,7 +35,7 @@ func (l *List) Ops() []Op { return l.ops }
 // Reset empties the list for reuse and keeps its memory. It is for devices, after Complete.
 func (l *List) Reset() {
 	clear(l.ops)
-	l.ops, l.away, l.begun, l.err = l.ops[:0], l.away[:0], 0, nil
+	l.ops, l.away, l.begun, l.open, l.err = l.ops[:0], l.away[:0], 0, l.open[:0], nil
 }
 
 // Complete releases the buffers of other pools that the list freed. The device calls it when the

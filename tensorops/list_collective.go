@@ -1,6 +1,9 @@
 package tensorops
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Collective is a kind of operation that the members of a group run together.
 type Collective uint8
@@ -88,22 +91,48 @@ func (l *List) RingForward(dst, src Tensor, g Group) {
 func (l *List) Barrier(g Group) { l.collective(CollectiveArgs{What: Barrier, Group: g}) }
 
 // Begin records a collective that may run while the following operations are computed, up to the
-// next Await or the end of the list. Until then its tensors belong to it. A device may also run it
-// at once.
-func (l *List) Begin(a CollectiveArgs) {
+// next Await, its own AwaitOne or the end of the list. Until then its tensors belong to it. A device
+// may also run it at once. It returns the collective's number among those of the list, from 1.
+func (l *List) Begin(a CollectiveArgs) (number int) {
 	a.Later = true
 	l.begun++
+	l.open = append(l.open, l.begun)
 	l.collective(a)
+	return l.begun
 }
 
-// Begun returns the number of collectives that were started since the last Await.
-func (l *List) Begun() int { return l.begun }
+// Begun returns the number of collectives that were started and not awaited yet.
+func (l *List) Begun() int { return len(l.open) }
 
 // Await records a wait for all collectives that Begin has started in this list.
 func (l *List) Await() {
-	l.begun = 0
+	l.open = l.open[:0]
 	l.op(KindAwait)
 }
+
+// AwaitOne records a wait for one collective, of which Begin has returned the number. It records
+// nothing if an earlier Await waits for it. A list that has not begun it fails with ErrShape.
+func (l *List) AwaitOne(number int) {
+	if number < 1 || number > l.begun {
+		l.Fail(fmt.Errorf("%w: a wait for collective %d of a list that has begun %d", ErrShape, number, l.begun))
+		return
+	}
+	at := slices.Index(l.open, number)
+	if at < 0 {
+		return
+	}
+	l.open = slices.Delete(l.open, at, at+1)
+	AwaitArgs{number}.Put(l.op(KindAwait))
+}
+
+// AwaitArgs are the operands of KindAwait.
+type AwaitArgs struct{ Number int } // of the collective among those that the list has begun, from 1; 0: all
+
+// Put stores the operands.
+func (a AwaitArgs) Put(o *Op) { o.I[0] = a.Number }
+
+// Await reads the operands.
+func (o *Op) Await() AwaitArgs { return AwaitArgs{o.I[0]} }
 
 func (l *List) collective(a CollectiveArgs) {
 	o := l.op(KindCollective)

@@ -2,6 +2,7 @@ package tensorops_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -13,6 +14,53 @@ type members int
 func (m members) Size() int                      { return int(m) }
 func (members) Rank() int                        { return 0 }
 func (members) Start(*tensorops.Op, func(error)) {}
+
+// TestAwaitOne: a list waits for each of its collectives once, and for none that it has not begun.
+func TestAwaitOne(t *testing.T) {
+	x, err := tensorops.NewTensor(newArena(), tensorops.Float32, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: x, Src: x, Group: members(2)}
+	l := newList()
+	for i := range 4 {
+		if n := l.Begin(a); n != i+1 {
+			t.Errorf("collective %d has number %d", i+1, n)
+		}
+	}
+	var waits []int
+	wait := func(record func(), open int) {
+		t.Helper()
+		from := len(l.Ops())
+		record()
+		for i := range l.Ops()[from:] {
+			waits = append(waits, l.Ops()[from+i].Await().Number)
+		}
+		if l.Begun() != open {
+			t.Errorf("after %v: %d are open, want %d", waits, l.Begun(), open)
+		}
+	}
+	wait(func() { l.AwaitOne(3) }, 3)
+	wait(func() { l.AwaitOne(3) }, 3) // again: nothing
+	wait(func() { l.AwaitOne(1) }, 2)
+	wait(l.Await, 0)
+	wait(func() { l.AwaitOne(4) }, 0) // the wait for all was for it, too
+	if want := []int{3, 1, 0}; !slices.Equal(waits, want) {
+		t.Errorf("waits for %v, want %v", waits, want)
+	}
+	if l.Err() != nil {
+		t.Error(l.Err())
+	}
+	for _, number := range []int{-1, 0, 5} {
+		l := newList()
+		for range 4 {
+			l.Begin(a)
+		}
+		if l.AwaitOne(number); !errors.Is(l.Err(), tensorops.ErrShape) {
+			t.Errorf("a wait for collective %d of 4: %v", number, l.Err())
+		}
+	}
+}
 
 func TestCollectiveShapes(t *testing.T) {
 	arena := newArena()

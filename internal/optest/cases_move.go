@@ -135,6 +135,18 @@ func moveCases() []Case {
 			b.Await() // for nothing
 			b.check(y, "x and another")
 		}},
+		{"await/one", tensorops.KindAwait, func(b *builder) {
+			x, y, z := b.normal(37, 5), b.normal(37, 5), b.garbage(37, 5)
+			numbers := [2]int{}
+			for i, to := range []tensorops.Tensor{x, y} {
+				numbers[i] = b.Begin(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: to, Src: to, Group: tensorops.Solo{}})
+			}
+			b.AwaitOne(numbers[1])
+			b.Copy(z, y)
+			b.AwaitOne(numbers[0])
+			b.Add(z, z, x)
+			b.check(z, "the sum of both")
+		}},
 		{"spin/briefly", tensorops.KindSpin, func(b *builder) {
 			b.Spin(0)
 			b.Spin(time.Microsecond)

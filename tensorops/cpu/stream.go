@@ -73,7 +73,7 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 		}
 	}()
 	ops := l.Ops()
-	var done int
+	var done, number int // number: of the latest collective that was begun for later
 	for i := 0; i < len(ops); i += done {
 		op := &ops[i]
 		done = 1
@@ -81,12 +81,18 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 		case tensorops.KindCollective:
 			b := begin(op)
 			if op.Has(tensorops.FlagLater) {
+				number++
+				b.number = number
 				s.later = append(s.later, b)
 				continue
 			}
 			_, err = s.wait(b)
 		case tensorops.KindAwait:
-			if failed, other := s.await(); other != nil {
+			await := s.await
+			if one := op.Await().Number; one > 0 {
+				await = func() (*tensorops.Op, error) { return s.awaitOne(one) }
+			}
+			if failed, other := await(); other != nil {
 				op, err = failed, other
 			}
 		default:
@@ -106,12 +112,13 @@ func (s *stream) execute(l *tensorops.List) (err error) {
 // begun is a collective under way.
 type begun struct {
 	op     *tensorops.Op
+	number int // of tensorops.List.Begin; 0: the list waits for it at once
 	result chan error
 }
 
 // begin starts a collective.
 func begin(op *tensorops.Op) (b begun) {
-	b = begun{op, make(chan error, 2)} // room for a panic after the result
+	b = begun{op: op, result: make(chan error, 2)} // room for a panic after the result
 	defer func() {
 		if v := recover(); v != nil { // in the group's code, not the device's
 			b.result <- panicError(v)
@@ -130,6 +137,17 @@ func (s *stream) await() (failed *tensorops.Op, err error) {
 	clear(s.later)
 	s.later = s.later[:0]
 	return failed, err
+}
+
+// awaitOne waits until one of those has ended; the others go on.
+func (s *stream) awaitOne(number int) (failed *tensorops.Op, err error) {
+	at := slices.IndexFunc(s.later, func(b begun) bool { return b.number == number })
+	if at < 0 {
+		return nil, nil
+	}
+	b := s.later[at]
+	s.later = slices.Delete(s.later, at, at+1)
+	return s.wait(b)
 }
 
 // wait waits for the peers without holding a core. It returns the first collective that failed.
