@@ -12,13 +12,17 @@ type Type uint8
 
 // The types of actions. B is I followed by W in one action.
 const (
-	F Type = iota + 1 // forward
-	I                 // input gradient
-	W                 // weight gradient
-	B                 // backward: input gradient, then weight gradient
+	F  Type = iota + 1 // forward
+	I                  // input gradient
+	W                  // weight gradient
+	B                  // backward: input gradient, then weight gradient
+	FD                 // dispatch of an F: tokens travel to the ranks of their experts
+	FC                 // combine of an F: results travel back
+	BD                 // the same of an I or B
+	BC
 )
 
-var typeNames = [...]string{"?", F: "F", I: "I", W: "W", B: "B",
+var typeNames = [...]string{"?", F: "F", I: "I", W: "W", B: "B", FD: "FD", FC: "FC", BD: "BD", BC: "BC",
 	sendF: "SEND_F", recvF: "RECV_F", sendB: "SEND_B", recvB: "RECV_B", waitSendF: "WAIT_SEND_F", waitSendB: "WAIT_SEND_B",
 	unshard: "UNSHARD", reshard: "RESHARD", reduceGrad: "REDUCE_GRAD", waitReduceGrad: "WAIT_REDUCE_GRAD"}
 
@@ -30,6 +34,12 @@ func (t Type) String() string {
 	return typeNames[t]
 }
 
+// IsExchange reports whether the type is an exchange of tokens with the ranks of their experts.
+func (t Type) IsExchange() bool { return FD <= t && t <= BC }
+
+// IsForward reports whether the type is that of a forward, or of one of its exchanges.
+func (t Type) IsForward() bool { return t == F || t == FD || t == FC }
+
 // Action is one pass of one microbatch through one chunk. The fields are 32 bits wide because a
 // large table holds tens of millions of actions.
 type Action struct {
@@ -38,13 +48,27 @@ type Action struct {
 	Microbatch int32
 	// Overlap joins this action and the next one on its rank, a forward and a backward, into one.
 	// The pair starts when both inputs have arrived, takes as long as both actions together, and
-	// delivers both outputs at its end (DualPipe's overlapped pair).
+	// delivers both outputs at its end (DualPipe's overlapped pair). Where the actions are cut into
+	// parts, it joins all of them.
 	Overlap bool
+	// Part is the number, from 1, of a part of an action that is cut at its exchanges of tokens, or of
+	// an exchange (FD, FC, BD, BC), which follows the part of its number; 0: the whole action. See
+	// Table.Cut.
+	Part uint16
 }
 
 // String writes the action as chunk, type, microbatch: 0F3 is the forward of microbatch 3 on chunk
-// 0.
+// 0, and 0F3.2 its second part.
 func (a Action) String() string { return string(a.appendTo(nil)) }
+
+// edge returns the kind of edge that carries the action's inputs and outputs. Of an action in parts,
+// the first stands for all.
+func (a Action) edge() (EdgeKind, bool) {
+	if a.Part > 1 {
+		return ForwardEdge, false
+	}
+	return a.Type.edge()
+}
 
 func (a Action) appendTo(b []byte) []byte {
 	b = strconv.AppendInt(b, int64(a.Chunk), 10)
@@ -52,7 +76,11 @@ func (a Action) appendTo(b []byte) []byte {
 	if a.Type.isCollective() {
 		return b
 	}
-	return strconv.AppendInt(b, int64(a.Microbatch), 10)
+	b = strconv.AppendInt(b, int64(a.Microbatch), 10)
+	if a.Part > 0 {
+		b = strconv.AppendUint(append(b, '.'), uint64(a.Part), 10)
+	}
+	return b
 }
 
 // parseType returns 0 for an unknown name.

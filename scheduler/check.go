@@ -48,6 +48,9 @@ func peakInFlight(t *Table) []int {
 	for r, row := range t.Ranks {
 		held := 0
 		for _, a := range row {
+			if a.Part > 1 {
+				continue
+			}
 			switch a.Type {
 			case F:
 				held++
@@ -97,7 +100,7 @@ func (p *player) peakOnEdge(e Edge) int {
 		return 0
 	}
 	order := p.index.pass[e.Kind].order
-	sent, consumed := p.timeline.Start[p.rankOf[e.From]], p.timeline.Start[p.rankOf[e.To]]
+	sent, consumed := p.start[p.rankOf[e.From]], p.start[p.rankOf[e.To]]
 	peak, taken := 0, 0
 	for k, at := range order[e.From] {
 		for consumed[order[e.To][taken]] < sent[at] {

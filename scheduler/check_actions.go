@@ -11,6 +11,7 @@ type index struct {
 	pass       [2]pass // by EdgeKind: F; I or B. A forward-only table has no second
 	edges      *Edges
 	outOfOrder OutOfOrder
+	parts      bool // some actions are cut into parts
 	// For a file with communication cells: the positions, counted from 1, of the sends and the
 	// waits for them, indexed by the sending chunk, and of the receives, indexed by the receiving
 	// chunk. 0 means none.
@@ -99,18 +100,24 @@ func (t *Table) checkActions(file bool) (*index, error) {
 	disorder := place{rank: -1} // the first
 	for r, row := range t.Ranks {
 		for i, a := range row {
-			if file && a.Type > B {
+			if file && a.Type.isCommunication() {
 				continue
 			}
 			if text := t.checkAction(a); text != "" {
 				return nil, t.fault(ErrTable, r, i, text)
 			}
+			if i == 0 || !row[i-1].Overlap {
+				if at, text := t.checkGroup(row, i); text != "" {
+					return nil, t.fault(ErrTable, r, at, text)
+				}
+			}
 			if home := t.RankOf(int(a.Chunk)); home != r {
 				return nil, t.fault(ErrRank, r, i, fmt.Sprintf("%v is on rank %d, but chunk %d is on rank %d in placement %v", a, r, a.Chunk, home,
 					t.Placement))
 			}
+			ix.parts = ix.parts || a.Part > 0
 			visit := int64(a.Chunk)*int64(t.Microbatches) + int64(a.Microbatch)
-			if visit >= visits {
+			if visit >= visits || a.Part > 1 || a.Type.IsExchange() { // the first part stands for all
 				continue
 			}
 			before := done[visit]
@@ -118,18 +125,13 @@ func (t *Table) checkActions(file bool) (*index, error) {
 				return nil, t.faultWith(ErrDuplicate, r, i, "already stands in this row", stepsOf[a.Type])
 			}
 			done[visit] = before | stepsOf[a.Type]
-			if a.Overlap {
-				if text := t.checkPair(row, i); text != "" {
-					return nil, t.fault(ErrTable, r, i, text)
-				}
-			}
 			if visits < claimed {
 				continue
 			}
 			if need := needs(a.Type); before&need != need && disorder.rank < 0 {
 				disorder = place{r, i}
 			}
-			if kind, ok := a.Type.edge(); ok {
+			if kind, ok := a.edge(); ok {
 				ix.pass[kind].at[a.Chunk][a.Microbatch] = int32(i)
 			}
 			if !t.ForwardOnly {
@@ -181,27 +183,14 @@ func (t *Table) faultWith(kind error, rank, position int, text string, some step
 // checkAction returns what is wrong with an action.
 func (t *Table) checkAction(a Action) string {
 	switch {
-	case a.Type < F || a.Type > B:
+	case a.Type < F || a.Type > BC:
 		return fmt.Sprintf("%v has an unknown type", a)
 	case a.Chunk < 0 || int(a.Chunk) >= t.NumChunks:
 		return fmt.Sprintf("%v, but the chunks are 0 to %d", a, t.NumChunks-1)
 	case a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches:
 		return fmt.Sprintf("%v, but the microbatches are 0 to %d", a, t.Microbatches-1)
-	case t.ForwardOnly && a.Type != F:
+	case t.ForwardOnly && !a.Type.IsForward():
 		return fmt.Sprintf("%v in a forward-only table", a)
-	}
-	return ""
-}
-
-// checkPair returns what is wrong if the actions at i and i+1 are no valid overlapped pair.
-func (t *Table) checkPair(row []Action, i int) string {
-	a := row[i]
-	if i+1 == len(row) {
-		return fmt.Sprintf("%v overlaps with the next action, but the row ends here", a)
-	}
-	b := row[i+1]
-	if a.Type != F || b.Type != B && b.Type != I || b.Overlap || b.Chunk == a.Chunk && b.Microbatch == a.Microbatch {
-		return fmt.Sprintf("%v cannot overlap with %v: a pair must be a forward followed by the B or I of another microbatch or chunk", a, b)
 	}
 	return ""
 }

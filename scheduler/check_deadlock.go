@@ -27,7 +27,7 @@ func (p *player) waitOf(rank int) wait {
 		if in, ok := p.counterpart(a); ok && !p.started(in) {
 			return wait{at, fmt.Sprintf("%v needs %v", a, p.action(in)), in}
 		}
-		kind, ok := a.Type.edge()
+		kind, ok := a.edge()
 		if !ok {
 			continue
 		}

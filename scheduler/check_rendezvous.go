@@ -33,14 +33,14 @@ func RendezvousSafe(t *Table) bool {
 		for i := 0; i < len(row); i += Width(row, i) {
 			together := row[i : i+Width(row, i)]
 			for _, a := range together {
-				if kind, ok := a.Type.edge(); ok {
+				if kind, ok := a.edge(); ok {
 					for _, e := range edges.Ins(kind, a.Chunk) {
 						add(e, e.From, a, receiveOn(kind), ix.receives[kind])
 					}
 				}
 			}
 			for _, a := range together {
-				if kind, ok := a.Type.edge(); ok {
+				if kind, ok := a.edge(); ok {
 					for _, e := range edges.Outs(kind, a.Chunk) {
 						add(e, e.To, a, sendOn(kind), ix.sends[kind])
 					}

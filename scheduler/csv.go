@@ -158,8 +158,8 @@ func (s *csvTable) readRow(line string, actions *int) error {
 		if err != nil {
 			return fmt.Errorf("%s%s: %w", s.prefix(), positionName(rank, column), err)
 		}
-		for _, a := range c.actions[:c.width] {
-			if a.Type <= B {
+		for _, a := range c.all() {
+			if !a.Type.isCommunication() {
 				*actions++
 			}
 			row, columns = append(row, a), append(columns, column)
@@ -190,7 +190,7 @@ func (s *csvTable) cells(yield func(place, Action) bool) {
 // dropCommunications removes all cells but the actions.
 func (s *csvTable) dropCommunications() error {
 	for r, row := range s.table.Ranks {
-		actions := slices.DeleteFunc(row, func(a Action) bool { return a.Type > B })
+		actions := slices.DeleteFunc(row, func(a Action) bool { return a.Type.isCommunication() })
 		if len(actions) < len(row) {
 			s.table.Ranks[r] = slices.Clone(actions)
 		}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,7 +11,7 @@ import (
 // and collectives of a chunk's ranks, which concern its parameters and have no microbatch. A table
 // has none of them, since they follow from its actions.
 const (
-	sendF Type = B + 1 + iota
+	sendF Type = BC + 1 + iota
 	recvF
 	sendB
 	recvB
@@ -22,6 +23,9 @@ const (
 	waitReduceGrad
 	numTypes
 )
+
+// isCommunication reports whether the type stands in files only.
+func (t Type) isCommunication() bool { return t >= sendF }
 
 func (t Type) isTransfer() bool { return sendF <= t && t <= recvB }
 
@@ -46,10 +50,19 @@ func sendOn(k EdgeKind) Type     { return sendF + 2*Type(k) }
 func receiveOn(k EdgeKind) Type  { return recvF + 2*Type(k) }
 func waitSendOn(k EdgeKind) Type { return waitSendF + Type(k) }
 
-// csvCell is the content of one cell: an action, a pair of actions, or a communication.
+// csvCell is the content of one cell: an action, a pair of actions, a pair in parts, or a
+// communication.
 type csvCell struct {
 	actions [2]Action
 	width   int
+	parts   *[]Action // instead of actions
+}
+
+func (c *csvCell) all() []Action {
+	if c.parts != nil {
+		return *c.parts
+	}
+	return c.actions[:c.width]
 }
 
 // parseCell reads a cell that is not empty and has no spaces around it.
@@ -66,11 +79,51 @@ func parseCell(s string) (csvCell, error) {
 
 func readCell(s string) (csvCell, error) {
 	if isPair(s) {
+		if strings.Contains(s, ".") {
+			parts, err := readParts(s)
+			return csvCell{parts: &parts}, err
+		}
 		pair, err := readPair(s)
-		return csvCell{pair, 2}, err
+		return csvCell{actions: pair, width: 2}, err
 	}
 	a, err := readTyped(s, numTypes-1)
-	return csvCell{[2]Action{a}, 1}, err
+	if err == nil && a.Type.IsExchange() {
+		err = fmt.Errorf("%s stands alone: an exchange of tokens stands between the parts of a pair", a.Type)
+	}
+	return csvCell{actions: [2]Action{a}, width: 1}, err
+}
+
+// readParts reads (part;part;…)OVERLAP_F_B. Check says whether the parts are whole and in order.
+func readParts(s string) ([]Action, error) {
+	inner, ok := strings.CutSuffix(s[1:], pairSuffix)
+	if !ok {
+		return nil, fmt.Errorf("%q is missing at the end", pairSuffix)
+	}
+	var parts []Action
+	for text := range strings.SplitSeq(inner, ";") {
+		text = strings.TrimSpace(text)
+		whole, part, cut := strings.Cut(text, ".")
+		if !cut {
+			return nil, fmt.Errorf("%q has no number of a part: cut both actions of a pair, or none", shorten(text))
+		}
+		a, err := readTyped(whole, BC)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w", shorten(text), err)
+		}
+		n, rest, err := cutNumber(part)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%q: part: %w", shorten(text), err)
+		case rest != "":
+			return nil, fmt.Errorf("%q: unexpected %q after the part", shorten(text), shorten(rest))
+		case n < 1 || n > MaxParts:
+			return nil, fmt.Errorf("%q: part %d: want 1 to %d", shorten(text), n, MaxParts)
+		}
+		a.Part, a.Overlap = uint16(n), true
+		parts = append(parts, a)
+	}
+	parts[len(parts)-1].Overlap = false
+	return parts, nil
 }
 
 func isPair(s string) bool { return strings.HasPrefix(s, "(") }
@@ -118,7 +171,11 @@ func readTyped(s string, last Type) (Action, error) {
 	a := Action{Chunk: chunk, Type: parseType(name)}
 	switch {
 	case a.Type == 0 || a.Type > last:
-		return Action{}, unknownType(name, strings.Join(typeNames[F:last], ", ")+" or "+last.String())
+		names := typeNames[F:last]
+		if last > BC { // an exchange stands in parts only
+			names = slices.Concat(typeNames[F:FD], typeNames[sendF:last])
+		}
+		return Action{}, unknownType(name, strings.Join(names, ", ")+" or "+last.String())
 	case !a.Type.isCollective():
 		a.Microbatch, err = onlyNumber(rest)
 	case rest != "":

@@ -23,7 +23,7 @@ func (s *csvTable) checkParameters() error {
 	for at, a := range s.cells {
 		var err error
 		switch p := &chunks[a.Chunk]; {
-		case a.Type <= B:
+		case !a.Type.isCommunication():
 			err = s.checkUse(p, at, a)
 		case a.Type.isCollective():
 			err = s.checkCollective(p, at, a)

@@ -17,7 +17,7 @@ func (s *csvTable) checkTransfers() error {
 		}
 	}
 	for at, a := range s.cells {
-		if a.Type <= B {
+		if !a.Type.isCommunication() {
 			continue
 		}
 		switch home := t.RankOf(int(a.Chunk)); {

@@ -39,7 +39,7 @@ func (t *Table) CSVWithCommunication() string {
 			i += len(together)
 		}
 		for _, a := range row {
-			if kind, ok := a.Type.edge(); ok && (kind == BackwardEdge || t.ForwardOnly) {
+			if kind, ok := a.edge(); ok && (kind == BackwardEdge || t.ForwardOnly) {
 				w.wait(a, kind)
 			}
 		}
@@ -60,14 +60,14 @@ type transferWriter struct {
 }
 
 func (w *transferWriter) receive(a Action) {
-	if kind, ok := a.Type.edge(); ok {
+	if kind, ok := a.edge(); ok {
 		peer, exists := kind.from(int(a.Chunk), w.table.NumChunks)
 		w.cell(a, receiveOn(kind), peer, exists)
 	}
 }
 
 func (w *transferWriter) send(a Action) {
-	if kind, ok := a.Type.edge(); ok {
+	if kind, ok := a.edge(); ok {
 		peer, exists := kind.to(int(a.Chunk), w.table.NumChunks)
 		w.cell(a, sendOn(kind), peer, exists)
 	}

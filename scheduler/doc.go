@@ -13,6 +13,18 @@
 // microbatch 3 on chunk 0. The backward B is the input gradient I followed by the weight gradient
 // W. A table may hold B, or I and W separately.
 //
+// Two actions may run as one, an overlapped pair: (0F5;7B3)OVERLAP_F_B. Where ranks share experts, an
+// action exchanges tokens with other ranks in each layer with experts. In a pair one action can
+// compute while the tokens of the other travel. [Table.Cut] writes that order as parts:
+//
+//	(0F1.1;0FD1.1;0B0.1;0BD0.1;0F1.2;0FC1.2;0B0.2;0BC0.2;0F1.3;0B0.3)OVERLAP_F_B
+//
+// 0F1.2 is the second part of 0F1. FD and FC are its dispatch and its combine, which send tokens to
+// their experts and results back; BD and BC those of a backward. An exchange follows the part of
+// its number, and the next part waits for it. It takes time of the link and not of the rank. All
+// parts run as one: they start when the inputs of both actions have arrived, and both outputs leave
+// at the end. [CheckExchanges] compares the tables of pipelines that share experts.
+//
 // A [Table] is an order of actions for every rank. It holds no times. An action starts when three
 // conditions hold: its rank has finished the previous action, its inputs have arrived, and the
 // credits for its output are free.
@@ -69,15 +81,16 @@
 //  4. generate: the schedules. generate.go has those made of phases; v, vpattern and u have
 //     those of the placements V and U; greedy and auto have simulated ones, closeup one that
 //     is simulated in part; progress is what a rank knows in such a simulation; forwards
-//     makes tables for validation; defer changes a table; register has the program's own
-//  5. check: that every action occurs (actions), which passes change bits by their order
+//     makes tables for validation; defer and pairs change a table; register has the program's
+//     own; parts cuts pairs
+//  5. check: that every action occurs (actions), what runs as one (group), which passes change bits by their order
 //     (order), that ranks never wait in a cycle (deadlock), how an error names its place
 //     (fault), and whether a table would run without buffers (rendezvous)
 //  6. simulate: the times of a table. If nothing depends on what runs at the same moment,
 //     player computes them in one pass. All else is one loop of events (loop, events), with a
 //     policy for what a free rank takes next: the next action of its row (inrow), the best
 //     that is ready (generate_greedy), or the first of its row that is ready
-//     (generate_closeup). shared is for ranks that share cores
+//     (generate_closeup). shared is for ranks that share cores, parts for what runs as one
 //  7. layout: layers on chunks; balance and cut find a layout
 //  8. csv: a table's text; dialect has the marks around its cells
 //  9. step: a step with its times, measured or simulated; measured: what its actions waited

@@ -25,6 +25,8 @@ var (
 	// ErrDeadlock: ranks wait for each other.
 	ErrDeadlock = errors.New("table deadlocks")
 
+	// ErrExchange: ranks that share experts exchange tokens in different orders.
+	ErrExchange = errors.New("exchanges of tokens differ")
 	// ErrNotation: Megatron-Core's order can't express the table.
 	ErrNotation = errors.New("no order in Megatron-Core's notation")
 

@@ -13,6 +13,10 @@ func Generate(s Spec) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Schedule == Auto && s.Pairs && !s.ForwardOnly {
+		return nil, fmt.Errorf("%w: schedule auto chooses none with overlapped pairs: choose %s, %s or %s", ErrSpec, DualPipeV, OneFOneB,
+			EagerOneFOneB)
+	}
 	if s.Schedule == Auto {
 		return s.auto()
 	}
@@ -21,7 +25,13 @@ func Generate(s Spec) (*Table, error) {
 	if err == nil && !s.ForwardOnly && s.DeferWeights > 0 {
 		t.deferWeights(s.DeferWeights)
 	}
-	return t, err
+	if err == nil && !s.ForwardOnly && s.Pairs {
+		err = s.withPairs(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // table makes the table of a resolved spec.
@@ -182,6 +192,9 @@ func (s Spec) warmUp(rank int) int {
 	case None:
 		return s.Chunks - 1
 	case OneFOneB, ZBH1:
+		if s.Pairs { // a forward goes through a rank in the time of a pair, and so does a backward
+			return min(2*below, all)
+		}
 		return min(below, all)
 	case EagerOneFOneB, ZBH2:
 		return min(2*below, all)

@@ -12,9 +12,10 @@ const (
 	Between                // no known cause: everything the action needs was there
 	CoolDown               // the rank had finished, other ranks had not
 	Optimizer              // the end of the step: norms, the decision about the update, and the update
+	Experts                // in a table that is cut: tokens had not arrived at their experts, or results had not come back
 )
 
-var causes = [...]string{"warm-up", "waits", "starved of data", "credit", "between actions", "cool-down", "optimizer"}
+var causes = [...]string{"warm-up", "waits", "starved of data", "credit", "between actions", "cool-down", "optimizer", "waits for experts"}
 
 func (c Cause) String() string { return causes[min(int(c), len(causes)-1)] }
 
@@ -77,7 +78,13 @@ func (s *Step) Idle() ([][]Gap, error) {
 	for r, row := range s.MS {
 		free := 0.0 // since this time
 		for i, at := range row {
-			if later(at[0], free) {
+			a := s.Table.Ranks[r][i]
+			switch inside := i > 0 && s.Table.Ranks[r][i-1].Overlap; {
+			case a.Type.IsExchange(): // it takes no time of the rank
+				continue
+			case later(at[0], free) && a.Part > 0 && inside:
+				gaps[r] = append(gaps[r], Gap{Start: free, End: at[0], Cause: Experts, Next: i, From: -1})
+			case later(at[0], free):
 				gaps[r] = append(gaps[r], m.gap(place{r, i}, free))
 			}
 			free = max(free, at[1])

@@ -5,6 +5,8 @@ const (
 	// MaxActions limits the actions of one table. 1024 ranks with 4 chunks and 4096 microbatches
 	// need half of it.
 	MaxActions = 1 << 26
+	// MaxParts limits the parts of an action.
+	MaxParts = 1<<16 - 1
 	// MaxSkips limits the skip edges of one table. It allows one between any two of 256 chunks.
 	MaxSkips = 1 << 15
 	// MaxTableBytes limits the text of a table, in bytes. It is 16 bytes for each of MaxActions

@@ -54,7 +54,7 @@ func (s *Step) measure() (*measured, error) {
 	for r, row := range s.MS {
 		for i := range row {
 			a := t.Ranks[r][i]
-			kind, ok := a.Type.edge()
+			kind, ok := a.edge()
 			if !ok {
 				continue
 			}
@@ -86,20 +86,26 @@ func (s *Step) measure() (*measured, error) {
 }
 
 func (m *measured) action(p place) Action { return m.Table.Ranks[p.rank][p.position] }
-func (m *measured) start(p place) float64 { return m.MS[p.rank][p.position][0] }
-func (m *measured) end(p place) float64   { return m.MS[p.rank][p.position][1] }
+
+// start and end are the times of an action or, if it is one of several that run as one, of all.
+func (m *measured) start(p place) float64 {
+	first, _ := m.partners(p)
+	return m.MS[p.rank][first][0]
+}
+
+func (m *measured) end(p place) float64 {
+	_, last := m.partners(p)
+	return m.MS[p.rank][last][1]
+}
 
 // partners returns the actions that run as one with the action at a place.
 func (m *measured) partners(p place) (first, last int) {
 	row := m.Table.Ranks[p.rank]
-	first, last = p.position, p.position
-	if first > 0 && row[first-1].Overlap {
+	first = p.position
+	for first > 0 && row[first-1].Overlap {
 		first--
 	}
-	if row[first].Overlap && first+1 < len(row) {
-		last = first + 1
-	}
-	return first, min(last, len(m.MS[p.rank])-1)
+	return first, min(first+Width(row, first), len(m.MS[p.rank])) - 1
 }
 
 // before returns the action before a given one, or before its pair, on its rank.
@@ -113,7 +119,7 @@ func (m *measured) eachInput(p place, f func(from place)) {
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
 		a := m.Table.Ranks[p.rank][i]
-		kind, ok := a.Type.edge()
+		kind, ok := a.edge()
 		if !ok {
 			continue
 		}
@@ -134,7 +140,7 @@ func (m *measured) eachCredit(p place, f func(from place)) {
 	first, last := m.partners(p)
 	for i := first; i <= last; i++ {
 		a := m.Table.Ranks[p.rank][i]
-		kind, ok := a.Type.edge()
+		kind, ok := a.edge()
 		if !ok {
 			continue
 		}

@@ -7,6 +7,9 @@ import "math/bits"
 func Jittered(costs Costs, spread float64, seed uint64) Costs {
 	return func(rank int, a Action) float64 {
 		h := mix(seed ^ mix(uint64(a.Chunk)<<34|uint64(a.Microbatch)<<2|uint64(a.Type-F)))
+		if a.Part > 0 {
+			h = mix(h ^ (uint64(a.Part)<<3 | uint64(a.Type-F)))
+		}
 		u := float64(h>>11) / (1 << 53) // from 0 to 1
 		return costs(rank, a) * (1 + spread*(2*u-1))
 	}

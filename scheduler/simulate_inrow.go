@@ -33,7 +33,7 @@ func (p inRow) next(rank int, can func(Action) bool) []Action {
 	}
 	actions := row[i : i+Width(row, i)]
 	for _, a := range actions {
-		if kind, ok := a.Type.edge(); ok {
+		if kind, ok := a.edge(); ok {
 			_, needs := kind.from(int(a.Chunk), p.table.NumChunks)
 			if needs && !p.inputs[kind][p.visit(a)] || !can(a) {
 				return nil
@@ -51,7 +51,7 @@ func (p inRow) begin(rank int, a Action) {
 }
 
 func (p inRow) arrived(_ int, a Action) {
-	kind, _ := a.Type.edge()
+	kind, _ := a.edge()
 	p.inputs[kind][p.visit(a)] = true
 }
 

@@ -116,13 +116,17 @@ func (l *loop) decide(now float64, rank int) {
 
 func (l *loop) begin(now float64, rank int, actions []Action) error {
 	l.running[rank] = append(l.running[rank], actions...)
-	work := 0.0
-	for _, a := range actions {
-		c, err := l.cost(rank, a)
-		if err != nil {
-			return err
-		}
-		work += c
+	var room [4]float64
+	times := room[:]
+	if len(actions) > 2 {
+		times = make([]float64, 2*len(actions))
+	}
+	work, done, err := l.Machine.together(rank, actions, 0, times, times[len(actions):])
+	if err != nil {
+		return err
+	}
+	if work < done { // a pair in parts, which waits for tokens: its cores stay its own
+		work = done
 	}
 	if math.IsInf(work, 1) {
 		return fmt.Errorf("%w: the pair of %v on rank %d has an infinite cost", ErrCosts, actions[0], rank)
@@ -157,7 +161,7 @@ func (l *loop) end(now float64, rank int) error {
 
 // send delivers an action's output to the receiving ranks after the time of a message.
 func (l *loop) send(now float64, rank int, a Action) error {
-	kind, ok := a.Type.edge()
+	kind, ok := a.edge()
 	if !ok {
 		return nil
 	}
@@ -210,7 +214,7 @@ func (l *loop) expect() {
 
 // complete records an input of an action and reports whether it was the last one.
 func (l *loop) complete(a Action) bool {
-	kind, _ := a.Type.edge()
+	kind, _ := a.edge()
 	if l.lacking[kind] == nil || l.lacking[kind][a.Chunk] == nil {
 		return true
 	}
@@ -230,7 +234,7 @@ func (l *loop) slot(e Edge) int {
 
 // hasCredit reports whether all edges of an action's output have a credit.
 func (l *loop) hasCredit(a Action) bool {
-	kind, ok := a.Type.edge()
+	kind, ok := a.edge()
 	if !ok || l.Credits == nil {
 		return true
 	}
@@ -245,7 +249,7 @@ func (l *loop) hasCredit(a Action) bool {
 // moveCredits takes a credit of each edge of a starting action's output, and returns those of its
 // inputs, which may let the senders start at once.
 func (l *loop) moveCredits(now float64, a Action) {
-	kind, ok := a.Type.edge()
+	kind, ok := a.edge()
 	if !ok || l.Credits == nil {
 		return
 	}

@@ -17,6 +17,9 @@ type player struct {
 	waiters [][]waiter // by rank that is waited for
 	release []float64  // by rank: earliest start
 	meet    bool       // a send and its receive wait for each other
+	// The times that inputs and credits go by: those of the actions or, where they are cut into
+	// parts, those of all that run as one.
+	start, end [][]float64
 }
 
 // waiter is a rank that continues when another one has started the action at a position.
@@ -39,6 +42,13 @@ func newPlayer(t *Table, ix *index) *player {
 	for r, row := range t.Ranks {
 		p.timeline.Start[r] = make([]float64, len(row))
 		p.timeline.End[r] = make([]float64, len(row))
+	}
+	p.start, p.end = p.timeline.Start, p.timeline.End
+	if ix.parts {
+		p.start, p.end = make([][]float64, ranks), make([][]float64, ranks)
+		for r, row := range t.Ranks {
+			p.start[r], p.end[r] = make([]float64, len(row)), make([]float64, len(row))
+		}
 	}
 	return p
 }
@@ -95,12 +105,11 @@ func (p *player) advance(rank int) error {
 	start, end := p.timeline.Start[rank], p.timeline.End[rank]
 	now := p.release[rank]
 	if i := p.next[rank]; i > 0 {
-		now = end[i-1]
+		now = p.end[rank][i-1]
 	}
 	row := p.table.Ranks[rank]
 	for i := p.next[rank]; i < len(row); {
 		together := row[i : i+Width(row, i)]
-		var cost float64
 		for _, a := range together {
 			at, missing, ok := p.readyAt(rank, a)
 			if !ok {
@@ -108,18 +117,19 @@ func (p *player) advance(rank int) error {
 				return nil
 			}
 			now = max(now, at)
-			c, err := p.cost(rank, a)
-			if err != nil {
-				return err
+		}
+		busy, done, err := p.Machine.together(rank, together, now, start[i:], end[i:])
+		if err != nil {
+			return err
+		}
+		p.timeline.Busy[rank] += busy
+		if p.index.parts {
+			for k := range together {
+				p.start[rank][i+k], p.end[rank][i+k] = now, done
 			}
-			cost += c
 		}
-		p.timeline.Busy[rank] += cost
-		for range together {
-			start[i], end[i] = now, now+cost
-			i++
-		}
-		now += cost
+		now = done
+		i += len(together)
 		p.next[rank] = i
 		for _, a := range together {
 			p.deliver(a)
@@ -131,7 +141,7 @@ func (p *player) advance(rank int) error {
 // readyAt returns the time at which an action has its inputs and credits, if that is known yet;
 // otherwise it names an action that has to start first.
 func (p *player) readyAt(rank int, a Action) (at float64, missing place, known bool) {
-	kind, ok := a.Type.edge()
+	kind, ok := a.edge()
 	if !ok {
 		in, ok := p.counterpart(a)
 		if !ok {
@@ -157,7 +167,7 @@ func (p *player) readyAt(rank int, a Action) (at float64, missing place, known b
 			if !p.started(taker) {
 				return 0, taker, false
 			}
-			at = max(at, p.timeline.Start[taker.rank][taker.position])
+			at = max(at, p.start[taker.rank][taker.position])
 		}
 	}
 	return at, place{}, true
@@ -165,7 +175,7 @@ func (p *player) readyAt(rank int, a Action) (at float64, missing place, known b
 
 // arrival returns the time at which an action's output arrives at a rank.
 func (p *player) arrival(from place, rank int) float64 {
-	at := p.timeline.End[from.rank][from.position]
+	at := p.end[from.rank][from.position]
 	if p.Link != nil && from.rank != rank {
 		at += p.Link(from.rank, rank)
 	}
@@ -221,7 +231,7 @@ func (p *player) creditFrom(e Edge) (place, bool) {
 
 // deliver counts the output of a started action, which leaves over all of its edges.
 func (p *player) deliver(a Action) {
-	if kind, ok := a.Type.edge(); ok {
+	if kind, ok := a.edge(); ok {
 		p.sent[kind][a.Chunk]++
 	}
 }

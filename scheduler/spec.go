@@ -154,6 +154,11 @@ type Spec struct {
 	// DeferWeights is the number of last microbatches whose weight gradients on the last chunk run
 	// at the end of the step. 0 means none; Microbatches means all.
 	DeferWeights int
+	// Pairs joins each backward that stands directly before a forward of another microbatch or chunk
+	// with that forward: they run as one (Action.Overlap), so that one computes while the other's
+	// tokens travel to their experts. OneFOneB then warms up as EagerOneFOneB does. Rows that have
+	// pairs keep them. It is an error if there would be none.
+	Pairs bool
 	// Costs and Link are the time of an action and the time of a message, for Auto's choice. nil
 	// means UnitCosts and no time.
 	Costs Costs

@@ -83,11 +83,11 @@ func (s *Step) check() error {
 			return fmt.Errorf("%w: there are %d times for the %d actions of rank %d", ErrTimes, len(s.MS[r]), len(row), r)
 		}
 		for i, a := range row {
-			if a.Type < F || a.Type > B || a.Chunk < 0 || int(a.Chunk) >= t.NumChunks || a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches {
+			if a.Type < F || a.Type > BC || a.Chunk < 0 || int(a.Chunk) >= t.NumChunks || a.Microbatch < 0 || int(a.Microbatch) >= t.Microbatches {
 				return fmt.Errorf("%w: %v on rank %d lies outside the table's %d chunks and %d microbatches", ErrTable, a, r, t.NumChunks,
 					t.Microbatches)
 			}
-			if a.Overlap && (i+1 == len(row) || row[i+1].Overlap) {
+			if a.Overlap && (i+1 == len(row) || row[i+1].Overlap && a.Part == 0) {
 				return fmt.Errorf("%w: %v on rank %d overlaps with the next action, but the row ends there", ErrTable, a, r)
 			}
 		}
@@ -101,9 +101,12 @@ func (s *Step) check() error {
 }
 
 // Took returns an action's time in milliseconds. The time of a pair is divided between its two
-// actions in proportion to their unit costs.
+// actions in proportion to their unit costs; parts and exchanges have their own times.
 func (s *Step) Took(rank, position int) float64 {
 	row, first := s.Table.Ranks[rank], position
+	if row[position].Part > 0 {
+		return s.MS[rank][position][1] - s.MS[rank][position][0]
+	}
 	if first > 0 && row[first-1].Overlap {
 		first--
 	}
@@ -121,10 +124,17 @@ func (s *Step) Timeline() *Timeline {
 	for r, row := range s.Table.Ranks {
 		for i := 0; i < len(row); {
 			at, width := s.MS[r][i], Width(row, i)
-			for range width {
+			for k := range width {
+				if row[i].Part > 0 {
+					if at = s.MS[r][i+k]; !row[i+k].Type.IsExchange() {
+						tl.Busy[r] += at[1] - at[0]
+					}
+				}
 				tl.Start[r], tl.End[r] = append(tl.Start[r], at[0]), append(tl.End[r], at[1])
 			}
-			tl.Busy[r] += at[1] - at[0]
+			if row[i].Part == 0 {
+				tl.Busy[r] += at[1] - at[0]
+			}
 			i += width
 		}
 	}
@@ -135,8 +145,8 @@ func (s *Step) Timeline() *Timeline {
 // Means returns costs for simulations: the mean time of each type of action on each chunk of a
 // whole step.
 func (s *Step) Means() Costs {
-	at := func(a Action) int { return int(a.Chunk)*int(B+1) + int(a.Type) }
-	ms, count := make([]float64, s.Table.NumChunks*int(B+1)), make([]float64, s.Table.NumChunks*int(B+1))
+	at := func(a Action) int { return int(a.Chunk)*int(BC+1) + int(a.Type) }
+	ms, count := make([]float64, s.Table.NumChunks*int(BC+1)), make([]float64, s.Table.NumChunks*int(BC+1))
 	for r, row := range s.Table.Ranks {
 		for i, a := range row {
 			ms[at(a)] += s.Took(r, i)

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
 // Table is the order of every rank's actions.
 type Table struct {
@@ -41,22 +38,29 @@ func (t *Table) RankOf(chunk int) int { return t.Placement.Rank(chunk, len(t.Ran
 // localChunk returns a chunk's index among those of its rank, from 0.
 func (t *Table) localChunk(chunk int) int { return chunk / len(t.Ranks) }
 
-// Width returns the number of actions that run as one from i on: 2 for an overlapped pair,
-// otherwise 1.
+// Width returns the number of actions that run as one from i on: 2 for an overlapped pair, more for
+// one that is cut into parts, otherwise 1.
 func Width(row []Action, i int) int {
-	if row[i].Overlap {
-		return 2
+	n := 1
+	for i+n < len(row) && row[i+n-1].Overlap {
+		n++
 	}
-	return 1
+	return n
 }
 
 // ForwardsAhead returns how many forwards of chunks a rank runs before its first backward.
 func (t *Table) ForwardsAhead(rank int) int {
 	row := t.Ranks[rank]
-	if i := slices.IndexFunc(row, func(a Action) bool { return a.Type != F }); i >= 0 {
-		return i
+	n := 0
+	for _, a := range row {
+		switch {
+		case a.Type == F && a.Part <= 1:
+			n++
+		case !a.Type.IsForward():
+			return n
+		}
 	}
-	return len(row)
+	return n
 }
 
 // PeakAt returns the position of the action at which a rank first holds its largest number of
@@ -64,6 +68,9 @@ func (t *Table) ForwardsAhead(rank int) int {
 func (t *Table) PeakAt(rank int) int {
 	held, peak, at := 0, 0, 0
 	for i, a := range t.Ranks[rank] {
+		if a.Part > 1 {
+			continue
+		}
 		switch a.Type {
 		case F:
 			if held++; held > peak {
@@ -97,19 +104,23 @@ func appendRow(text []byte, row []Action, separator byte) []byte {
 		if i > 0 {
 			text = append(text, separator)
 		}
-		if row[i].Overlap && i+1 < len(row) {
+		n := Width(row, i)
+		if n > 1 {
 			text = append(text, '(')
-			text = append(row[i].appendTo(text), ';')
-			i++
-			text = append(row[i].appendTo(text), pairSuffix...)
-			continue
 		}
 		text = row[i].appendTo(text)
+		for range n - 1 {
+			i++
+			text = row[i].appendTo(append(text, ';'))
+		}
+		if n > 1 {
+			text = append(text, pairSuffix...)
+		}
 	}
 	return text
 }
 
-// pairSuffix ends a pair: (0F5;7B3)OVERLAP_F_B.
+// pairSuffix ends a pair: (0F5;7B3)OVERLAP_F_B, or (0F5.1;0FD5.1;7B3.1;…)OVERLAP_F_B.
 const pairSuffix = ")OVERLAP_F_B"
 
 // addRow appends the order of the next rank and raises the table's sizes to what occurs in it.

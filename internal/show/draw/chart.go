@@ -132,6 +132,8 @@ func (l *Lane) check() error {
 	for i, a := range l.Actions {
 		start, end := l.Start[i], l.End[i]
 		switch {
+		case a.Part > 0:
+			return fmt.Errorf("action %d: %v is a part of an action: draw the table with whole pairs", i, a)
 		case a.Type < scheduler.F || a.Type > scheduler.B || a.Chunk < 0 || a.Microbatch < 0:
 			return fmt.Errorf("action %d: %v is not a valid action", i, a)
 		case !isTime(start) || !isTime(end):

@@ -1,0 +1,175 @@
+package scheduler
+
+import "fmt"
+
+// Turns returns the order in which the parts of several actions run that take turns: the first part
+// of each, the second of each, and so on; an action that has no more is left out. Each entry is the
+// index of an action. Runs, proofs and simulations go by it.
+func Turns(parts ...int) []int {
+	var order []int
+	for k, more := 0, true; more; k++ {
+		more = false
+		for i, n := range parts {
+			if k < n {
+				order, more = append(order, i), true
+			}
+		}
+	}
+	return order
+}
+
+// Cut returns the table with the actions of each overlapped pair cut at their exchanges of tokens
+// with the ranks of their experts, in turns: while the tokens of one travel, the other computes.
+// exchanges returns those of an action in order, such as FD and FC for each layer with experts of a
+// forward. A pair without any stays whole, and so does everything else. A run records a pair in this
+// order; its table has the whole pair.
+func (t *Table) Cut(exchanges func(a Action) []Type) (*Table, error) {
+	out := *t
+	out.Ranks = make([][]Action, len(t.Ranks))
+	for r, row := range t.Ranks {
+		for i := 0; i < len(row); {
+			n := Width(row, i)
+			group, err := cutGroup(row[i:i+n], exchanges)
+			if err != nil {
+				return nil, t.fault(ErrTable, r, i, err.Error())
+			}
+			out.Ranks[r] = append(out.Ranks[r], group...)
+			i += n
+		}
+	}
+	return &out, nil
+}
+
+func cutGroup(group []Action, exchanges func(a Action) []Type) (out []Action, err error) {
+	if len(group) == 1 || group[0].Part > 0 {
+		return group, nil
+	}
+	all, parts := make([][]Type, len(group)), make([]int, len(group))
+	any := false
+	for i, a := range group {
+		a.Overlap = false
+		all[i] = exchanges(a)
+		if parts[i] = len(all[i]) + 1; parts[i] > MaxParts {
+			return nil, fmt.Errorf("%v has %d exchanges; the limit is %d", a, len(all[i]), MaxParts-1)
+		}
+		any = any || len(all[i]) > 0
+	}
+	if !any {
+		return group, nil
+	}
+	next := make([]int, len(group))
+	for _, i := range Turns(parts...) {
+		a, k := group[i], next[i]
+		next[i]++
+		a.Overlap, a.Part = true, uint16(k+1)
+		out = append(out, a)
+		if k < len(all[i]) {
+			a.Type = all[i][k]
+			out = append(out, a)
+		}
+	}
+	out[len(out)-1].Overlap = false
+	return out, nil
+}
+
+// CheckExchanges checks tables whose ranks exchange tokens: each action in parts has the exchanges of
+// the model, which exchanges returns as for Cut. The tables are those of pipelines whose ranks share
+// experts: the ranks of one stage must exchange tokens in the same order, in whole actions and in
+// parts. Check must accept each of them. The error is ErrExchange.
+func CheckExchanges(exchanges func(a Action) []Type, tables ...*Table) error {
+	for k, t := range tables {
+		if err := t.checkExchanges(exchanges); err != nil {
+			return err
+		}
+		first := tables[0]
+		if len(t.Ranks) != len(first.Ranks) {
+			return fmt.Errorf("%w: table 0 has %d ranks, table %d has %d", ErrExchange, len(first.Ranks), k, len(t.Ranks))
+		}
+		for r := range t.Ranks {
+			a, b := exchangesOf(first.Ranks[r], exchanges), exchangesOf(t.Ranks[r], exchanges)
+			for i := range max(len(a), len(b)) {
+				switch {
+				case i >= len(b):
+					return first.fault(ErrExchange, r, a[i].at, fmt.Sprintf("%v of rank %d exchanges tokens, but rank %d of table %d has only %d exchanges",
+						a[i].Action, r, r, k, len(b)))
+				case i >= len(a):
+					return t.fault(ErrExchange, r, b[i].at, fmt.Sprintf("%v of rank %d of table %d exchanges tokens, but in table 0 it has only %d exchanges",
+						b[i].Action, r, k, len(a)))
+				case a[i].Action != b[i].Action:
+					return t.fault(ErrExchange, r, b[i].at, fmt.Sprintf(
+						"exchange %d of rank %d is %v in table 0, but %v in table %d; the ranks of a stage exchange tokens with each other, so give them one order",
+						i+1, r, a[i].Action, b[i].Action, k))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkExchanges checks that actions in parts have the exchanges of the model.
+func (t *Table) checkExchanges(exchanges func(a Action) []Type) error {
+	for r, row := range t.Ranks {
+		var open [2]Action // the latest part of a forward and of a backward
+		for i, a := range row {
+			if a.Part == 0 {
+				continue
+			}
+			last := &open[0]
+			if !a.Type.IsForward() {
+				last = &open[1]
+			}
+			pass := a
+			pass.Overlap, pass.Part = false, 0
+			if a.Type.IsExchange() {
+				pass.Type = last.Type
+			}
+			all := exchanges(pass)
+			switch at := int(a.Part) - 1; {
+			case a.Type.IsExchange() && at >= len(all):
+				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v: %v has %d exchanges of tokens in this model", a, pass, len(all)))
+			case a.Type.IsExchange() && a.Type != all[at]:
+				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v: exchange %d of %v is %v in this model", a, a.Part, pass, all[at]))
+			case !a.Type.IsExchange() && !t.goesOn(r, i) && at != len(all):
+				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v is the last part of its action, which has %d exchanges of tokens in this model",
+					a, len(all)))
+			case !a.Type.IsExchange():
+				*last = pass
+			}
+		}
+	}
+	return nil
+}
+
+// goesOn reports whether an exchange of the action of a part follows in its group.
+func (t *Table) goesOn(rank, i int) bool {
+	row := t.Ranks[rank]
+	for k := i + 1; k < i+Width(row, i); k++ {
+		if row[k].Type.IsExchange() && row[k].Type.IsForward() == row[i].Type.IsForward() {
+			return true
+		}
+	}
+	return false
+}
+
+// exchangeAt is an exchange of a row: its type and number, and its position.
+type exchangeAt struct {
+	Action
+	at int
+}
+
+func exchangesOf(row []Action, exchanges func(a Action) []Type) (all []exchangeAt) {
+	for i, a := range row {
+		a.Overlap = false
+		switch {
+		case a.Type.IsExchange():
+			all = append(all, exchangeAt{a, i})
+		case a.Part == 0:
+			for k, typ := range exchanges(a) {
+				e := a
+				e.Type, e.Part = typ, uint16(k+1)
+				all = append(all, exchangeAt{e, i})
+			}
+		}
+	}
+	return all
+}
