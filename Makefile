@@ -91,6 +91,11 @@ WORLDS_SEED ?= 18
 check-worlds: ## compare the checker of grids with executions of WORLDS (200000) random grids of WORLDS_SEED
 	$(GO) test -v -count=1 -timeout 60m -run '^TestAgree$$' ./internal/world -worlds $(WORLDS) -seed $(WORLDS_SEED)
 
+TABLES ?= 10000
+.PHONY: check-tables
+check-tables: ## compare the checkers of tables with exchanges of tokens with executions of TABLES (10000) random ones of WORLDS_SEED
+	$(GO) test -v -count=1 -timeout 60m -run '^TestTables$$' ./internal/world -tables $(TABLES) -seed $(WORLDS_SEED)
+
 .PHONY: check-long
 check-long: ## run the long form of all tests; make test runs a part of them (an hour)
 	TROUPE_LONG_TESTS=1 TROUPE_ARM64=1 $(IN_MEMORY) $(GO) test -vet=off -timeout 60m ./...

@@ -49,18 +49,31 @@ func check(w *World) ([]*Fault, *Report) {
 // that many depends on the progress of the other ranks.
 func (w *World) countLater(r *Report) *Fault {
 	begun := make(map[int32]int)
+	var groups []int32 // by number - 1, of those that were begun for later; -1: awaited
 	for rank := range w.Ranks {
 		for s := range w.Ranks[rank].Steps {
 			step := &w.Ranks[rank].Steps[s]
 			clear(begun)
+			groups = groups[:0]
 			for _, o := range step.Ops {
-				if o.Group < 0 {
+				switch at := int(o.Number) - 1; {
+				case o.Group >= 0:
+				case at < 0:
 					clear(begun)
+					for i := range groups {
+						groups[i] = -1
+					}
+					continue
+				case at < len(groups) && groups[at] >= 0:
+					begun[groups[at]]--
+					groups[at] = -1
+					continue
+				default:
 					continue
 				}
 				n := begun[o.Group] + 1 // with this one
 				if o.Later {
-					begun[o.Group] = n
+					begun[o.Group], groups = n, append(groups, o.Group)
 				}
 				r.Later = max(r.Later, begun[o.Group])
 				if w.Pending > 0 && n > w.Pending {

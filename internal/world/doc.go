@@ -13,7 +13,7 @@
 //   - Its operations run one after the other, in its list's order. Members of a group meet in the order in which each
 //     reaches the group's collectives: the third collective of one meets the third of every other. A member waits in a
 //     collective until all have reached it. If the collective is begun for later ([Op.Later]), the member waits at the
-//     next [Await] of the same step, or at the step's end.
+//     next [Await] of the same step, at an [AwaitOne] of its number, or at the step's end.
 //   - A step's outputs leave when its operations have ended.
 //
 // Nothing in the model depends on timing: each wait is for a fixed set of actions of others, so one play, in any

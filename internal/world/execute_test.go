@@ -153,8 +153,9 @@ func (x *execution) wait(c <-chan struct{}) bool {
 
 // begun is a collective under way, and what to look at when it has ended.
 type begun struct {
-	handle *collective.Handle
-	check  func()
+	handle  *collective.Handle
+	check   func()
+	checked *bool
 }
 
 func (x *execution) step(rank int, s *Step) (ended bool, err error) {
@@ -173,7 +174,7 @@ func (x *execution) step(rank int, s *Step) (ended bool, err error) {
 			c <- struct{}{}
 		}
 	}
-	var later []begun
+	var later []begun // of the step, by number - 1
 	await := func(all ...begun) bool {
 		for _, b := range all {
 			if !x.wait(b.handle.Ended()) {
@@ -182,7 +183,10 @@ func (x *execution) step(rank int, s *Step) (ended bool, err error) {
 			if err := b.handle.Wait(context.Background()); err != nil {
 				return false // the handle keeps it: see execute
 			}
-			b.check()
+			if !*b.checked { // a wait for one, and then one for all
+				*b.checked = true
+				b.check()
+			}
 		}
 		return true
 	}
@@ -190,10 +194,15 @@ func (x *execution) step(rank int, s *Step) (ended bool, err error) {
 		o := &s.Ops[i]
 		switch {
 		case o.Group < 0:
-			if !await(later...) {
+			waits := later
+			if n := int(o.Number); n > len(later) {
+				waits = nil
+			} else if n > 0 {
+				waits = later[n-1 : n]
+			}
+			if !await(waits...) {
 				return false, nil
 			}
-			later = nil
 		case o.Later:
 			b, err := x.begin(rank, s, o)
 			if err != nil {
@@ -265,7 +274,7 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 	rows, n := a.Dim, g.Size()
 	a.Dim = 0
 	if a.What == tensorops.Barrier {
-		return begun{x.do(rank, g, a), func() {}}, nil
+		return begun{x.do(rank, g, a), func() {}, new(bool)}, nil
 	}
 	id, want := x.id(s, o), float32(0)
 	source, destination := rows, rows
@@ -324,7 +333,7 @@ func (x *execution) begin(rank int, s *Step, o *Op) (begun, error) {
 		if a.Table.Valid() {
 			a.Table.Release()
 		}
-	}}, nil
+	}, new(bool)}, nil
 }
 
 // table makes the table of an exchange in which each of n members has that many rows for each.

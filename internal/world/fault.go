@@ -132,10 +132,17 @@ func (p *player) waitOf(rank int) wait {
 			}
 		}
 	}
-	// The oldest collective that it has reached: the collectives of a group end in order.
+	// The oldest collective that it has reached, or the one that it awaits: the collectives of a group end in order.
+	awaited, number := 0, 0
+	if s.op < len(step.Ops) {
+		awaited = int(step.Ops[s.op].Number)
+	}
 	for i := range step.Ops[:min(len(step.Ops), s.op+1)] {
 		o := step.Ops[i]
-		if o.Group < 0 {
+		if o.Group >= 0 && o.Later {
+			number++
+		}
+		if o.Group < 0 || awaited > 0 && (!o.Later || number != awaited) {
 			continue
 		}
 		g := &p.groups[o.Group]

@@ -23,6 +23,8 @@ type Orders struct {
 	Slices  bool
 	Way     grid.Way
 	Pending int // see World.Pending
+	// Overlap says that the actions of an overlapped pair are recorded in turns.
+	Overlap bool
 }
 
 // Lists has a rank's collectives.
@@ -202,6 +204,7 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 	}
 	for i := 0; i < len(row); i += scheduler.Width(row, i) {
 		var step Step
+		var ops [][]Op
 		for k := i; k < i+scheduler.Width(row, i); k++ {
 			a := row[k]
 			if k > i {
@@ -210,8 +213,15 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 			step.Name += a.String()
 			b.messages(&step, rank, t, report, a)
 			if k < len(lists.Actions) {
-				step.Ops = append(step.Ops, lists.Actions[k]...)
+				ops = append(ops, ofAction(lists.Actions[k], a, scheduler.Width(row, i) > 1))
 			}
+		}
+		switch {
+		case len(ops) == 0:
+		case row[i].Part > 0:
+			step.Ops = ofParts(row[i:i+len(ops)], ops)
+		default:
+			step.Ops = inOneList(ops, b.Overlap)
 		}
 		r.Steps = append(r.Steps, step)
 	}
@@ -235,6 +245,9 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 // messages adds the messages that an action takes and sends.
 func (b *builder) messages(step *Step, rank int, t *scheduler.Table, report *scheduler.Report, a scheduler.Action) {
 	kind := scheduler.ForwardEdge
+	if a.Part > 1 { // the first part stands for all
+		return
+	}
 	switch a.Type {
 	case scheduler.F:
 	case scheduler.I, scheduler.B:

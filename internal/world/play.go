@@ -1,5 +1,7 @@
 package world
 
+import "slices"
+
 // player plays a world.
 type player struct {
 	w       *World
@@ -15,9 +17,10 @@ type player struct {
 // state is how far a rank has come.
 type state struct {
 	step, op int
-	begun    bool // the step has started
-	inside   bool // the operation waits for its group
-	later    int  // collectives of the step that were begun for later and have not ended
+	begun    bool  // the step has started
+	inside   bool  // the operation waits for its group
+	begins   int   // collectives of the step that were begun for later
+	later    []int // the numbers of those that have not ended
 	queued   bool
 }
 
@@ -43,6 +46,7 @@ type call struct {
 	here     bool
 	rank     int
 	step, op int
+	number   int // of a collective that was begun for later; 0: its rank waits for it
 }
 
 func newPlayer(w *World) *player {
@@ -92,28 +96,29 @@ func (p *player) advance(rank int) {
 				return
 			}
 			p.start(step)
-			s.begun, s.op = true, 0
+			s.begun, s.op, s.begins = true, 0, 0
 		}
 		for s.op < len(step.Ops) {
 			o := &step.Ops[s.op]
 			switch {
 			case o.Group < 0:
-				if s.later > 0 {
+				if o.Number == 0 && len(s.later) > 0 || slices.Contains(s.later, int(o.Number)) {
 					return
 				}
 				s.op++
 			case s.inside: // and nobody has said that it is through
 				return
 			case o.Later:
-				s.later++
+				s.begins++
+				s.later = append(s.later, s.begins)
 				s.op++
-				p.join(rank, s.step, s.op-1)
+				p.join(rank, s.step, s.op-1, s.begins)
 			default:
 				s.inside = true
-				p.join(rank, s.step, s.op)
+				p.join(rank, s.step, s.op, 0)
 			}
 		}
-		if s.later > 0 {
+		if len(s.later) > 0 {
 			return
 		}
 		for _, m := range step.Sends {
@@ -164,8 +169,8 @@ func (p *player) start(step *Step) {
 	}
 }
 
-// join brings a rank to its next collective of a group.
-func (p *player) join(rank, step, op int) {
+// join brings a rank to its next collective of a group. number is that of a collective that is begun for later.
+func (p *player) join(rank, step, op, number int) {
 	o := &p.w.Ranks[rank].Steps[step].Ops[op]
 	g := &p.groups[o.Group]
 	member := g.place[rank]
@@ -175,7 +180,7 @@ func (p *player) join(rank, step, op int) {
 		g.rounds = append(g.rounds, &round{calls: make([]call, len(g.next)), first: member})
 	}
 	r := g.rounds[at]
-	r.calls[member] = call{true, rank, step, op}
+	r.calls[member] = call{true, rank, step, op, number}
 	r.came++
 	p.compare(int(o.Group), g.base+at, r, member)
 	for len(g.rounds) > 0 && g.rounds[0].came == len(g.next) && !g.rounds[0].over {
@@ -186,8 +191,8 @@ func (p *player) join(rank, step, op int) {
 		p.met++
 		for _, c := range calls {
 			s := &p.ranks[c.rank]
-			if p.op(c).Later {
-				s.later--
+			if c.number > 0 {
+				s.later = slices.DeleteFunc(s.later, func(n int) bool { return n == c.number })
 			} else {
 				s.inside = false
 				s.op++

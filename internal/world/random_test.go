@@ -58,6 +58,7 @@ type part struct {
 	what  string
 	later bool
 	await bool
+	one   bool // it awaits the last that was begun for later, and not all
 }
 
 func (r random) recipe(g *grid.Grid) (c recipe) {
@@ -67,7 +68,7 @@ func (r random) recipe(g *grid.Grid) (c recipe) {
 			if g.Size(dim) == 1 {
 				continue
 			}
-			all = append(all, part{dim: dim, what: r.what(), later: r.one(3), await: r.one(2)})
+			all = append(all, part{dim: dim, what: r.what(), later: r.one(3), await: r.one(2), one: r.one(2)})
 		}
 		return all
 	}
@@ -146,6 +147,7 @@ func (r random) lists(o *Orders, c recipe, tied []int, split bool) {
 	}
 	o.Lists = func(rank int, t *scheduler.Table) (l Lists, err error) {
 		record := func(parts []part, kind string) (ops []Op) {
+			begins := 0
 			for i, p := range parts {
 				if _, grouped := at[[2]int{int(p.dim), rank}]; !grouped { // a stage of one rank
 					continue
@@ -154,7 +156,13 @@ func (r random) lists(o *Orders, c recipe, tied []int, split bool) {
 				if p.what == tensorops.Barrier.String() {
 					op.Of, op.OfStep = "", false
 				}
-				if ops = append(ops, op); p.await {
+				if ops = append(ops, op); op.Later {
+					begins++
+				}
+				switch {
+				case p.await && p.one && begins > 0:
+					ops = append(ops, AwaitOne(begins))
+				case p.await:
 					ops = append(ops, Await)
 				}
 			}
@@ -279,8 +287,8 @@ func (r random) mistake(w *World) string {
 			o.Later = !o.Later
 		}
 		return "now or later"
-	case 10: // an Await more
-		step.Ops = slices.Insert(step.Ops, at, Await)
+	case 10: // a wait more
+		step.Ops = slices.Insert(step.Ops, at, []Op{Await, AwaitOne(1 + r.IntN(3))}[r.IntN(2)])
 		return "awaited"
 	case 11, 12: // fewer credits
 		if len(w.Edges) > 0 {

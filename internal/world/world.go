@@ -63,9 +63,11 @@ type Group struct {
 	Members []int // ranks, each once
 }
 
-// Op is a collective of a group, or Await.
+// Op is a collective of a group, or a wait: Await or AwaitOne.
 type Op struct {
 	Group int32
+	// Number is that of AwaitOne; 0: the wait is Await.
+	Number int32
 	// What names the collective and its tensor. Members that disagree are rejected when they meet.
 	What string
 	// Of identifies the tensor where a run would not notice a disagreement; "": nothing to compare. With OfStep, the step's name
@@ -77,6 +79,10 @@ type Op struct {
 
 // Await waits for all collectives that its step has begun for later.
 var Await = Op{Group: -1}
+
+// AwaitOne waits for the collective of that number, from 1, among those that its step has begun for later. It waits for nothing if
+// that has ended, or if the step has begun fewer: a list of operations refuses such a wait when it is recorded.
+func AwaitOne(number int) Op { return Op{Group: -1, Number: int32(number)} }
 
 // maxPerWorld bounds each kind of thing in a world.
 const maxPerWorld = 1 << 24
