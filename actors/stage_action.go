@@ -132,22 +132,28 @@ func (a *stageActor) missing(p *pass) event.Snapshot {
 // start records an action, or a pair as one list, and submits it to the device.
 func (a *stageActor) start() {
 	l := a.stream.NewList()
-	for i := range a.device.recording {
-		p := &a.device.recording[i]
-		var mb stages.Microbatch
-		if p.Type == scheduler.F {
-			mb = a.microbatch(p)
-		}
-		in := a.edges.take(l, a.stage, p, &mb)
-		a.edges.give(l, p, stages.Act(l, a.stage, p.Action, &mb, in...))
-		if p.Type == scheduler.F {
-			p.report = a.reportLater(p)
-		}
-		if p.data != nil { // a forward; a pair has only one
-			a.device.batch = p.data.Batch
-		}
+	if passes := a.device.recording; len(passes) == 1 {
+		a.record(l, &passes[0])
+	} else {
+		stages.ActTogether(a.stage, func() { a.record(l, &passes[0]) }, func() { a.record(l, &passes[1]) })
 	}
 	a.submitActions(l)
+}
+
+// record records an action, with the arrival of its inputs and the departure of its outputs.
+func (a *stageActor) record(l *tensorops.List, p *pass) {
+	var mb stages.Microbatch
+	if p.Type == scheduler.F {
+		mb = a.microbatch(p)
+	}
+	in := a.edges.take(l, a.stage, p, &mb)
+	a.edges.give(l, p, stages.Act(l, a.stage, p.Action, &mb, in...))
+	if p.Type == scheduler.F {
+		p.report = a.reportLater(p)
+	}
+	if p.data != nil { // a forward; a pair has only one
+		a.device.batch = p.data.Batch
+	}
 }
 
 // microbatch describes the microbatch of a forward, from its input or its data.

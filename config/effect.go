@@ -194,6 +194,12 @@ var idleKeys = []idleKey{
 		p := c.Parallel
 		return !p.Overlap && p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1
 	}, ", parallel.context = 1 and parallel.tensor = 1: there are no collectives", "leave overlap out"},
+	{"parallel.expert_overlap", "parallel.expert", func(c *Config) bool { return c.Parallel.ExpertOverlap && c.Parallel.Expert == 1 },
+		": no tokens travel", "leave expert_overlap out, or set expert"},
+	{"parallel.expert_overlap", "parallel.overlap", func(c *Config) bool {
+		p := c.Parallel
+		return p.ExpertOverlap && p.Expert > 1 && !p.Overlap
+	}, ": ranks wait for each collective", "leave expert_overlap out, or set overlap = true"},
 	{"parallel.order", "parallel.data", func(c *Config) bool {
 		p := c.Parallel
 		return p.Data == 1 && p.Context == 1 && slices.Max(p.Tensor) == 1 && p.Order != "tp-pp-dp" // an earlier default

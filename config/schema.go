@@ -204,6 +204,7 @@ var schema = []field{
 	{key: "parallel.sequence", example: "true", free: true},
 	{key: "parallel.zero", example: "1", unit: "level", check: whole(0, 3), free: true},
 	{key: "parallel.overlap", example: "false", free: true},
+	{key: "parallel.expert_overlap", example: "true", free: true},
 	{key: "parallel.edges", example: `"broadcast"`, check: among("auto", "direct", "broadcast", "scatter"), free: true},
 	{key: "parallel.order", example: `"tp-cp-pp-dp"`, check: rankOrder, free: true},
 	{key: "parallel.world", example: "8", unit: "ranks", check: whole(0, maxRanks), free: true},

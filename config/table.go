@@ -23,7 +23,7 @@ func (c *Config) TableSpec() scheduler.Spec {
 	p, replicas := c.Pipeline, max(1, c.Parallel.Data)
 	microbatches := (c.Batch.Sequences/max(1, c.Batch.Microbatch) + replicas - 1) / replicas
 	s := scheduler.Spec{Schedule: p.Schedule, Ranks: p.Stages, Chunks: p.Chunks, Microbatches: microbatches,
-		MaxInFlight: p.MaxInFlight, DeferWeights: p.DeferWeights}
+		MaxInFlight: p.MaxInFlight, DeferWeights: p.DeferWeights, Pairs: c.Parallel.ExpertOverlap && c.Parallel.Expert > 1}
 	// A printed configuration gives the default, too. Leave it out, so that it does not fail for a schedule
 	// without groups, or for a replica with fewer microbatches.
 	if p.MicrobatchGroupSize != s.DefaultGroup() {

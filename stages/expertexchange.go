@@ -1,6 +1,10 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"slices"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // expertexchange.go has what layers with experts do together in an expert group. Without a group, all of it is nothing.
 
@@ -41,52 +45,119 @@ func (f *expertFFN) heldRows(c *pass) int {
 	return min(f.spec.perToken, f.spec.count/x.size()) * (c.rows() + (x.size()-1)*max(x.Rows, c.rows()))
 }
 
-// toExperts sends rows to the ranks of their experts. It frees them and returns those of this rank's experts.
-func (f *expertFFN) toExperts(c *pass, s *expertState, rows tensorops.Tensor) tensorops.Tensor {
-	x, alone := f.group(c)
-	if alone {
-		return rows
-	}
-	return c.exchange(s, rows, f.heldRows(c), false, x.Group)
+// exchanging are rows on their way, until end.
+type exchanging struct {
+	sent, came tensorops.Tensor // sent is invalid, and came complete, if nothing is on its way
+	number     int              // see tensorops.List.Begin; 0: nothing is on its way
 }
 
-// fromExperts is the way back.
-func (f *expertFFN) fromExperts(c *pass, s *expertState, held tensorops.Tensor) tensorops.Tensor {
+// begin sends rows to the ranks of their experts, or back. It owns rows.
+func (f *expertFFN) begin(c *pass, s *expertState, rows tensorops.Tensor, back bool) exchanging {
 	x, alone := f.group(c)
 	if alone {
-		return held
+		return exchanging{came: rows}
 	}
-	return c.exchange(s, held, f.pairs(c), true, x.Group)
-}
-
-// exchange sends rows by a table, or back, into n rows. It frees what it sends.
-func (c *pass) exchange(s *expertState, rows tensorops.Tensor, n int, back bool, g tensorops.Group) tensorops.Tensor {
+	n := f.heldRows(c)
+	if back {
+		n = f.pairs(c)
+	}
 	came := c.Alloc(rows.DType(), n, rows.Cols())
-	c.AllToAllV(came, rows, s.table, back, g)
-	c.Free(rows)
-	return came
+	if !c.overlapsExperts() {
+		c.AllToAllV(came, rows, s.table, back, x.Group)
+		c.Free(rows)
+		return exchanging{came: came}
+	}
+	return exchanging{rows, came, c.Begin(tensorops.CollectiveArgs{What: tensorops.AllToAllV, Dst: came, Src: rows, Table: s.table,
+		Back: back, Group: x.Group})}
 }
 
-// weigh records tensorops.List.WeighRows for the rows of this rank's experts, and returns the gradient of the weights of this
-// rank's tokens.
-func (f *expertFFN) weigh(c *pass, s *expertState, rows, drows tensorops.Tensor) (dweights tensorops.Tensor) {
-	dweights = c.AllocLike(s.weights)
+// overlapsExperts reports whether other passes of the list compute while tokens travel.
+func (c *pass) overlapsExperts() bool { return c.stage.opts.Experts.Overlap && !c.stage.opts.NoOverlap }
+
+// end waits for exchanges. If one is on its way, another pass of the list goes on first.
+func (c *pass) end(all ...*exchanging) {
+	if slices.ContainsFunc(all, func(e *exchanging) bool { return e.number > 0 }) {
+		c.giveWay()
+	}
+	for _, e := range all {
+		if e.number > 0 {
+			c.AwaitOne(e.number)
+			free(c.List, &e.sent)
+			e.number = 0
+		}
+	}
+}
+
+// beginDispatch sends the experts their rows of x.
+func (f *expertFFN) beginDispatch(c *pass, s *expertState, x tensorops.Tensor) exchanging {
+	rows := c.Alloc(c.inner(), f.pairs(c), x.Cols())
+	c.Dispatch(rows, x, s.places)
+	return f.begin(c, s, rows, false)
+}
+
+// beginWeights sends the ranks of the experts the weights of their rows; without a group, weigh needs none.
+func (f *expertFFN) beginWeights(c *pass, s *expertState) exchanging {
 	if _, alone := f.group(c); alone {
-		c.WeighRows(rows, drows, dweights, s.weights, s.places)
-		return dweights
+		return exchanging{}
 	}
 	n := f.pairs(c)
-	places := s.places.View(n, 1)
-	sent := c.Alloc(tensorops.Float32, n, 1)
-	c.Dispatch(sent, s.weights.View(n, 1), places)
-	weights := f.toExperts(c, s, sent)
+	rows := c.Alloc(tensorops.Float32, n, 1)
+	c.Dispatch(rows, s.weights.View(n, 1), s.places.View(n, 1))
+	return f.begin(c, s, rows, false)
+}
+
+// weigh records tensorops.List.WeighRows for the rows of this rank's experts, and sends the gradients of the weights back. It frees
+// the weights.
+func (f *expertFFN) weigh(c *pass, s *expertState, rows, drows, weights tensorops.Tensor) exchanging {
+	if _, alone := f.group(c); alone {
+		dweights := c.AllocLike(s.weights)
+		c.WeighRows(rows, drows, dweights, s.weights, s.places)
+		return exchanging{came: dweights}
+	}
 	grads := c.AllocLike(weights)
 	c.WeighOwnRows(rows, drows, grads, weights, s.held)
 	c.Free(weights)
-	back := f.fromExperts(c, s, grads)
-	c.Combine(dweights.View(n, 1), back, places, tensorops.Tensor{})
-	c.Free(back)
+	return f.begin(c, s, grads, true)
+}
+
+// weightGrads returns the gradient of the weights of this rank's tokens from what weigh has sent, which it owns.
+func (f *expertFFN) weightGrads(c *pass, s *expertState, came tensorops.Tensor) tensorops.Tensor {
+	if _, alone := f.group(c); alone {
+		return came
+	}
+	n, dweights := f.pairs(c), c.AllocLike(s.weights)
+	c.Combine(dweights.View(n, 1), came, s.places.View(n, 1), tensorops.Tensor{})
+	c.Free(came)
 	return dweights
+}
+
+// earlyRows are rows that an input gradient keeps for the weight gradient that follows at once, which would send for them again: those
+// of the output's gradient, and those of the norm's output n.
+type earlyRows struct{ dy, n, nRows tensorops.Tensor }
+
+func (e *earlyRows) drop(l *tensorops.List) { free(l, &e.dy, &e.n, &e.nRows) }
+
+// take returns one of the tensors, which belongs to the caller from now on.
+func (*earlyRows) take(t *tensorops.Tensor) tensorops.Tensor {
+	was := *t
+	*t = tensorops.Tensor{}
+	return was
+}
+
+// keepsRows reports whether the input gradient keeps the rows of the output's gradient.
+func (f *expertFFN) keepsRows(c *pass) bool {
+	_, alone := f.group(c)
+	return !alone && c.overlapsExperts() && c.weightsToo && f.trainsOutput()
+}
+
+// beginNorm sends the experts their rows of the norm's output if the weight gradient follows at once: on the way beside those that go
+// back, they wait for nobody.
+func (f *expertFFN) beginNorm(c *pass, s *expertState, norm func() tensorops.Tensor) exchanging {
+	if _, alone := f.group(c); alone || !c.overlapsExperts() || !c.weightsToo {
+		return exchanging{}
+	}
+	s.early.n = norm()
+	return f.beginDispatch(c, s, s.early.n)
 }
 
 // addWeightGrad adds the gradient of the experts' matrices, for each source by itself.

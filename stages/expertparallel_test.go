@@ -20,7 +20,8 @@ type shared struct {
 	state  map[string][]float32 // whole tensors
 }
 
-// trainShared trains two steps on ranks of which each group has the experts once. source gives the weights.
+// trainShared trains two steps on ranks of which each group has the experts once. source gives the weights. With o.Experts.Overlap the
+// forward of the second microbatch and the backward of the first are a pair.
 func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group int, source stages.Source) shared {
 	t.Helper()
 	dev, m := newDevice(t, 2), newModel(t, c)
@@ -51,7 +52,8 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 		own := o
 		own.Data.Group = data[rank]
 		if group > 1 {
-			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context}
+			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context,
+				Overlap: o.Experts.Overlap}
 		}
 		wg.Go(func() {
 			errs[rank] = func() error {
@@ -69,6 +71,7 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 					return tensorops.Run(s, l)
 				}
 				for step := range 2 {
+					var mbs []stages.Microbatch
 					for i := range microbatches {
 						// Replicas whose microbatches differ in length, too.
 						mb := stages.Microbatch{Step: int64(step + 1), Index: i, FirstSequence: rank*microbatches*sequences + i*sequences,
@@ -77,12 +80,29 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 							mb.Tokens = append(mb.Tokens, int32((3*k+i+5*rank+7*step)%c.Vocab))
 							mb.Targets = append(mb.Targets, int32((5*k+2*i+rank)%c.Vocab))
 						}
-						if err := run(func(l *tensorops.List) { st.Forward(l, 0, &mb, tensorops.Tensor{}) }); err != nil {
+						mbs = append(mbs, mb)
+					}
+					forward := func(l *tensorops.List, i int) func() {
+						return func() { st.Forward(l, 0, &mbs[i], tensorops.Tensor{}) }
+					}
+					backward := func(l *tensorops.List, i int) func() {
+						return func() { st.Backward(l, 0, i, tensorops.Tensor{}) }
+					}
+					passes := []func(l *tensorops.List){func(l *tensorops.List) { forward(l, 0)() },
+						func(l *tensorops.List) { backward(l, 0)() }, func(l *tensorops.List) { forward(l, 1)() },
+						func(l *tensorops.List) { backward(l, 1)() }}
+					if own.Experts.Overlap {
+						passes = []func(l *tensorops.List){passes[0],
+							func(l *tensorops.List) { stages.ActTogether(st, forward(l, 1), backward(l, 0)) }, passes[3]}
+					}
+					for k, pass := range passes {
+						if err := run(pass); err != nil {
 							return err
 						}
-						out.losses[(step*ranks+rank)*microbatches+i], _ = st.Loss(0, i)
-						if err := run(func(l *tensorops.List) { st.Backward(l, 0, i, tensorops.Tensor{}) }); err != nil {
-							return err
+						for i := range microbatches {
+							if first := k == 0 && i == 0; first || i == 1 && k == len(passes)-2 { // its forward has ended, its backward has not begun
+								out.losses[(step*ranks+rank)*microbatches+i], _ = st.Loss(0, i)
+							}
 						}
 					}
 					if err := run(st.GradNorms); err != nil {
@@ -159,8 +179,12 @@ func TestExpertParallel(t *testing.T) {
 			}
 			t.Run(name+", "+kind, func(t *testing.T) {
 				want := trainShared(t, c, o, 4, 1, w)
-				for _, group := range []int{2, 4} {
-					got := trainShared(t, c, o, 4, group, w)
+				for _, group := range []int{2, 4, -4} {
+					own := o
+					if group < 0 { // the pair computes one microbatch while the tokens of the other travel
+						group, own.Experts.Overlap = -group, true
+					}
+					got := trainShared(t, c, own, 4, group, w)
 					for i, loss := range want.losses {
 						if got.losses[i] != loss || !(loss > 0) {
 							t.Fatalf("groups of %d: loss %d is %v, want %v", group, i, got.losses[i], loss)

@@ -28,12 +28,14 @@ type expertState struct {
 	activation tensorops.Tensor
 	du         [2]tensorops.Tensor
 	dlogits    tensorops.Tensor
+	early      earlyRows
 }
 
 func (s *expertState) drop(l *tensorops.List) {
 	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets)
 	free(l, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
 	free(l, &s.logits)
+	s.early.drop(l)
 	if s.shared != nil {
 		s.shared.drop(l)
 	}
@@ -84,9 +86,9 @@ func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, 
 
 // dispatch returns the experts' rows of x.
 func (f *expertFFN) dispatch(c *pass, s *expertState, x tensorops.Tensor) tensorops.Tensor {
-	rows := c.Alloc(c.inner(), f.pairs(c), x.Cols())
-	c.Dispatch(rows, x, s.places)
-	return f.toExperts(c, s, rows)
+	e := f.beginDispatch(c, s, x)
+	c.end(&e)
+	return e.came
 }
 
 // route records the choice of experts from the norm's output.
@@ -135,11 +137,12 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	c.Gate(g, s.u[0], s.u[1], f.act)
 	out := f.product(c, s, g, f.down, c.inner(), width)
 	f.adapters[ofDown].forward(c, s, out, g)
-	out = f.fromExperts(c, s, out)
 	c.Free(g)
+	back := f.begin(c, s, out, true)
+	c.end(&back)
 	y := c.ofPositions(skip, c.mb.Positions)
-	c.Combine(y, out, s.places, s.weights)
-	c.Free(out)
+	c.Combine(y, back.came, s.places, s.weights)
+	c.Free(back.came)
 	if f.shared != nil {
 		more := f.shared.forward(c, s.shared, n, skip)
 		c.Add(y, y, more)
@@ -148,22 +151,24 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	return y
 }
 
-func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor) tensorops.Tensor {
+func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor, norm func() tensorops.Tensor) tensorops.Tensor {
 	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
 	offsets, sources := f.rowOffsets(c, s)
 	o.Sources = sources
-	rows := f.dispatch(c, s, dy)
+	sent, weights := f.beginDispatch(c, s, dy), f.beginWeights(c, s)
+	c.end(&sent, &weights)
+	rows := sent.came
 	dg := c.AllocLike(s.u[0])
 	c.GroupedMatMul(dg, rows, c.weight(f.down), offsets, o)
 	f.adapters[ofDown].inputGrad(c, s, dg, rows)
-	c.Free(rows)
+	if f.keepsRows(c) {
+		s.early.dy = rows
+	} else {
+		c.Free(rows)
+	}
 	s.activation = c.AllocLike(s.u[0])
 	c.Gate(s.activation, s.u[0], s.u[1], f.act)
-	dweights := f.weigh(c, s, s.activation, dg)
-	f.weighBias(c, s, dweights, dy)
-	s.dlogits = c.AllocLike(s.scores)
-	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, s.logits, f.spec.routeGrad(c.rows(), c.mb.Sequences))
-	c.Free(dweights)
+	ofWeights := f.weigh(c, s, s.activation, dg, weights.came)
 	s.du[0], s.du[1] = c.AllocLike(s.u[0]), dg
 	c.GateGrad(s.du[0], s.du[1], dg, s.u[0], s.u[1], f.act)
 	free(c.List, &s.u[0], &s.u[1])
@@ -174,10 +179,19 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), offsets, o)
 	f.adapters[ofGate].inputGrad(c, s, drows, s.du[0])
 	f.adapters[ofUp].inputGrad(c, s, drows, s.du[1])
-	drows = f.fromExperts(c, s, drows)
+	back := f.begin(c, s, drows, true)
+	n := f.beginNorm(c, s, norm)
+	c.end(&ofWeights, &back, &n)
+	s.early.nRows = n.came
+
+	dweights := f.weightGrads(c, s, ofWeights.came)
+	f.weighBias(c, s, dweights, dy)
+	s.dlogits = c.AllocLike(s.scores)
+	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, s.logits, f.spec.routeGrad(c.rows(), c.mb.Sequences))
+	c.Free(dweights)
 	dn := c.sumOf(x, 2)
-	c.Combine(dn, drows, s.places, tensorops.Tensor{})
-	c.Free(drows)
+	c.Combine(dn, back.came, s.places, tensorops.Tensor{})
+	c.Free(back.came)
 	if c.drops(f.spec.jitter) {
 		din := c.AllocLike(dn)
 		c.MatMul(din, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{BF16: o.BF16})
@@ -196,7 +210,10 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 	s := st.(*expertState)
 	f.count(c, s)
 	if f.trainsOutput() {
-		rows := f.dispatch(c, s, dy)
+		rows := s.early.take(&s.early.dy)
+		if !rows.Valid() {
+			rows = f.dispatch(c, s, dy)
+		}
 		if !f.down.frozen() {
 			f.addWeightGrad(c, s, f.down, rows, s.activation)
 		}
@@ -210,8 +227,11 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 	if f.shared != nil {
 		f.shared.downGrad(c, s.shared, dy)
 	}
-	n := norm()
-	rows := f.dispatch(c, s, n)
+	n, rows := s.early.take(&s.early.n), s.early.take(&s.early.nRows)
+	if !n.Valid() {
+		n = norm()
+		rows = f.dispatch(c, s, n)
+	}
 	for i, w := range []use{f.gate, f.up} {
 		if !w.frozen() {
 			f.addWeightGrad(c, s, w, s.du[i], rows)

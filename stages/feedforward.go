@@ -11,8 +11,8 @@ type feedForward interface {
 	// forward returns the branch's output, like skip but of all positions, from the norm's output n. It owns n.
 	forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) (y tensorops.Tensor)
 	// inputGrad returns the gradient of n, this rank's part of a sum over a tensor group, from that of the
-	// output. x is the residual stream's tensor.
-	inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor) (dn tensorops.Tensor)
+	// output. x is the residual stream's tensor. norm recomputes n, for a part that needs it before weightGrad.
+	inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor, norm func() (n tensorops.Tensor)) (dn tensorops.Tensor)
 	// weightGrad adds the weight gradients. It calls norm when it no longer needs dy, and owns n.
 	weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor, norm func() (n tensorops.Tensor))
 }
@@ -95,7 +95,7 @@ func (f *denseFFN) activate(c *pass, s *denseState) {
 	s.activated = true
 }
 
-func (f *denseFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor) tensorops.Tensor {
+func (f *denseFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor, _ func() tensorops.Tensor) tensorops.Tensor {
 	s := st.(*denseState)
 	dg := c.AllocLike(s.u[0])
 	f.down.inputGrad(c, dg, dy, false)

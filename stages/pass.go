@@ -22,6 +22,7 @@ type pass struct {
 	// weightsToo says that this layer's weight gradient is requested right after its input
 	// gradient. Then the input gradient may record parts of it while it waits for other ranks.
 	weightsToo bool
+	turn       *turn // of a pass that is recorded together with others; nil: it is alone
 	// firstRow is the first row of the microbatch that a linear layer computes, if these are not all.
 	firstRow int
 }
@@ -86,7 +87,7 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 
 // newPass prepares its pass for recording into a list.
 func (f *inFlight) newPass(s *Stage, l *tensorops.List, c *chunk) *pass {
-	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets, starts: f.starts}
+	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets, starts: f.starts, turn: s.turn}
 	return &f.pass
 }
 

@@ -113,6 +113,7 @@ type Stage struct {
 	normsT      tensorops.Tensor // [len(local)] float64 on the device
 	routers     map[*expertFFN]*routerTotals
 	routed      []*routerTotals // the same in the model's order
+	turn        *turn           // of the pass that Together records now; nil: there is none
 }
 
 type chunk struct {

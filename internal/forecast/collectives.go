@@ -59,7 +59,7 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 }
 
 // step is an operation of a list, in the order of its stream: a computation, a collective, or a wait for
-// the started collectives.
+// the started collectives, or for one of them.
 type step struct {
 	share    float64 // of the list's computing
 	ms       float64 // a collective: of the link
@@ -68,11 +68,13 @@ type step struct {
 	dim      grid.Dimension
 	begins   bool // others go on meanwhile
 	awaits   bool
+	number   int // of a collective that begins: see tensorops.List.Begin; of a wait: the collective, 0: all
 }
 
 // stepsOf returns the steps of a list of operations.
 func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []step) {
 	var all, open float64 // work: of all, and since the last step
+	begun := 0
 	flush := func() {
 		if open > 0 {
 			steps = append(steps, step{share: open})
@@ -84,16 +86,19 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 		switch o.Kind {
 		case tensorops.KindCollective:
 			a := o.Collective()
+			if a.Later {
+				begun++
+			}
 			dim, ok := plan.DimensionOf(a.Group)
 			if !ok || a.Group.Size() <= 1 {
 				continue
 			}
 			flush()
 			ms, underWay, carried := c.collectiveMS(stage, dim, a, addNS)
-			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later})
+			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later, number: begun})
 		case tensorops.KindAwait:
 			flush()
-			steps = append(steps, step{awaits: true})
+			steps = append(steps, step{awaits: true, number: o.Await().Number})
 		default:
 			w := work(o)
 			all, open = all+w, open+w
@@ -149,12 +154,15 @@ type taken struct {
 // that compute carry it too, they compute so much later, unless they wait for it.
 func play(steps []step, computeMS float64) (t taken) {
 	now, link, there, carry := 0.0, 0.0, 0.0, 0.0 // there: all that was begun; carry is still to be done
+	var ends map[int]float64                      // by number, of what goes on
 	wait := func(until float64) {
 		idle := max(until-now, 0)
 		now, carry = now+idle, max(carry-idle, 0)
 	}
 	for _, s := range steps {
 		switch {
+		case s.awaits && s.number > 0:
+			wait(ends[s.number])
 		case s.awaits:
 			wait(there)
 		case s.share > 0:
@@ -164,7 +172,12 @@ func play(steps []step, computeMS float64) (t taken) {
 			link = max(link, now) + s.ms
 			there = max(there, link+s.underWay)
 			t.within[s.dim] += s.ms + s.underWay
-			if carry += s.carried; !s.begins {
+			if carry += s.carried; s.begins {
+				if ends == nil {
+					ends = make(map[int]float64)
+				}
+				ends[s.number] = link + s.underWay
+			} else {
 				wait(there)
 			}
 		}
@@ -238,7 +251,7 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %v %v %v %d %v %v ", c.Batch.Microbatch, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches,
+	return fmt.Sprintf("%d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.ExpertOverlap, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches,
 		b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 
@@ -335,12 +348,15 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 		chunkPass
 	}
 	memo := make(map[known]taken)
+	computeMS := func(stage int, a scheduler.Action) float64 {
+		return whole(stage, a) * all[stage].shares[chunkPass{int(a.Chunk), all[stage].passOf(a)}]
+	}
 	of := func(stage int, a scheduler.Action) taken {
 		g := all[stage]
 		key := known{stage, chunkPass{int(a.Chunk), g.passOf(a)}}
 		t, ok := memo[key]
 		if !ok {
-			t = play(g.passes[key.chunkPass], whole(stage, a)*g.shares[key.chunkPass])
+			t = play(g.passes[key.chunkPass], computeMS(stage, a))
 			memo[key] = t
 		}
 		return t
@@ -354,7 +370,17 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 			}
 		}
 	}
-	return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within
+	if !b.Config().Parallel.ExpertOverlap {
+		return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within
+	}
+	pairs := pairCosts(b, all, computeMS, func(stage int, a scheduler.Action) float64 { return of(stage, a).ms })
+	return func(stage int, a scheduler.Action) float64 {
+		a.Overlap = false
+		if ms, paired := pairs[stage][a]; paired {
+			return ms
+		}
+		return of(stage, a).ms
+	}, within
 }
 
 // normShare is how much of what norms and update of a weight take is the norm: it reads one of

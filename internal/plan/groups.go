@@ -103,7 +103,7 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Copies), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	if p.grid.Size(grid.Expert) > 1 {
 		o.Experts = stages.ExpertParallel{Group: groups.Of(rank, grid.Expert), Copies: groups.Of(rank, grid.ExpertCopies),
-			Rows: p.mostRows()}
+			Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
 	}
 	return o
 }
@@ -117,7 +117,7 @@ func (p *Plan) dryOptions(stage int) stages.Options {
 		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	}
 	if n := p.grid.Size(grid.Expert); n > 1 {
-		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows()}
+		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
 		if m := p.grid.Size(grid.ExpertCopies); m > 1 {
 			o.Experts.Copies = dryGroup(grid.ExpertCopies, m)
 		}

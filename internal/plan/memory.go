@@ -83,9 +83,12 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	}
 	d := p.newDry(st, rank, p.table, p.microbatches())
 	scratch := p.newScratch(rank)
-	for _, a := range row {
-		l := dry.NewList()
-		d.act(l, a)
+	for i, width := 0, 1; i < len(row); i += width {
+		a, l := row[i], dry.NewList()
+		if width = 1; p.cfg.Parallel.ExpertOverlap { // the passes of a pair hold their memory at one time
+			width = scheduler.Width(row, i)
+		}
+		d.together(l, row[i:i+width])
 		if scratch != nil {
 			if err := p.checkCalls(rank, l.Ops()); err != nil {
 				return 0, err
@@ -130,6 +133,15 @@ func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int
 	n := p.cfg.Batch.Microbatch * p.cfg.Model.Context
 	return &dryPasses{p, st, rank, table, of, -1, make([]int32, n), p.starts(n),
 		p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
+}
+
+// together records an action, or those of an overlapped pair.
+func (d *dryPasses) together(l *tensorops.List, actions []scheduler.Action) {
+	var passes []func()
+	for _, a := range actions {
+		passes = append(passes, func() { d.act(l, a) })
+	}
+	stages.ActTogether(d.st, passes...)
 }
 
 // act records an action of a microbatch of full size.

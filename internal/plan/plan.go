@@ -327,6 +327,12 @@ func (p *Plan) readTable() error {
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path,
 			words.Plural(t.Microbatches, "microbatch"), want.Microbatches)
+	case t.HasParts():
+		return c.Errorf("pipeline.schedule", "%s has actions in parts, which are for proofs and simulations: a run cuts each pair itself; "+
+			"write whole pairs, (0F5;0B3)OVERLAP_F_B, and set parallel.expert_overlap = true", path)
+	case want.Pairs && !t.HasPairs():
+		return c.Errorf("parallel.expert_overlap", "%s has no overlapped pair, in which tokens could travel while the rank computes; write a "+
+			"forward and a backward as one cell, (0F5;0B3)OVERLAP_F_B, or set expert_overlap = false", path)
 	case err != nil || t.NumChunks != numChunks:
 		return c.Errorf("pipeline.schedule", "%s has %s in placement %s, but pipeline.chunks is %d", path, words.Plural(t.NumChunks, "chunk"),
 			t.Placement, want.Chunks)

@@ -59,7 +59,8 @@ func (p *Plan) CheckWorld(evalMicrobatches int) (*world.Report, error) {
 // world returns what all ranks do in a training step, or in a validation. alike: the replicas sum gradients during
 // the step.
 func (p *Plan) world(replicas []actors.Replica, eval, alike bool) (*world.World, error) {
-	o := &world.Orders{Grid: p.grid, Slices: p.sequence(), Way: p.way(), Pending: collective.LimitPending}
+	o := &world.Orders{Grid: p.grid, Slices: p.sequence(), Way: p.way(), Pending: collective.LimitPending,
+		Overlap: p.cfg.Parallel.ExpertOverlap}
 	for _, r := range replicas {
 		t := r.Table
 		if eval {
@@ -305,13 +306,28 @@ type recorder struct {
 // by their action.
 func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) {
 	ops := l.Ops()
+	var numbers []int // by number in the list - 1: the number of those that go on, 0: it does not
+	later := 0
 	for i := range ops {
 		switch op := &ops[i]; op.Kind {
 		case tensorops.KindAwait:
-			all = append(all, world.Await)
+			switch n := op.Await().Number; {
+			case n == 0:
+				all = append(all, world.Await)
+			case numbers[n-1] > 0:
+				all = append(all, world.AwaitOne(numbers[n-1]))
+			}
 		case tensorops.KindCollective:
 			a := op.Collective()
 			g, grouped := a.Group.(recordGroup)
+			if a.Later {
+				number := 0
+				if grouped && !r.atOnce {
+					later++
+					number = later
+				}
+				numbers = append(numbers, number)
+			}
 			if !grouped {
 				continue // alone
 			}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -112,11 +113,46 @@ func (d gridData) EvalWindows() int                              { return d.wind
 func (d gridData) EvalLen(int) int                               { return d.context }
 func (d gridData) EvalFill(_ int, tokens, targets []int32) error { return d.fill(tokens, targets) }
 
+// shuffledTables are cases with tables that no generator makes: those of dualpipev after many exchanges of neighbors that the checker
+// allows.
+func shuffledTables(t *testing.T) (cases []string) {
+	r := rand.New(rand.NewPCG(5, 8))
+	for i := range 2 {
+		table, err := scheduler.Generate(scheduler.Spec{Schedule: scheduler.DualPipeV, Ranks: 2, Chunks: 2, Microbatches: 6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := table.CSV()
+		for range 400 {
+			row := table.Ranks[r.IntN(2)]
+			k := r.IntN(len(row) - 1)
+			swap := func() {
+				row[k], row[k+1] = row[k+1], row[k]
+				row[k].Overlap, row[k+1].Overlap = row[k+1].Overlap, row[k].Overlap
+			}
+			swap()
+			if report, err := scheduler.Check(table); err != nil || report.OutOfOrder.Any() {
+				swap()
+			}
+		}
+		if table.CSV() == before {
+			t.Error("no exchange is allowed")
+		}
+		path := filepath.Join(t.TempDir(), fmt.Sprintf("shuffled%d.csv", i))
+		if err := os.WriteFile(path, []byte(table.CSV()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, "parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 model.family=qwen3_moe "+
+			"pipeline.schedule="+path)
+	}
+	return cases
+}
+
 // TestWorldIsWhatRanksDo: the collectives that the checker goes by are those that the streams of a run begin, in their
 // order, in every group: of a validation, two steps and another validation.
 func TestWorldIsWhatRanksDo(t *testing.T) {
 	const windows = 3 // microbatches of a validation
-	for _, c := range []string{
+	for _, c := range append(shuffledTables(t), []string{
 		"parallel.data=2",
 		"parallel.data=3 pipeline.stages=2 pipeline.schedule=zb-h1",
 		"parallel.data=2 pipeline.stages=2 pipeline.schedule=gpipe parallel.zero=1",
@@ -144,7 +180,11 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe pipeline.recompute=full",
 		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral " +
 			"batch.sequences=24",
-	} {
+		"parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev " +
+			"model.family=mixtral batch.sequences=24",
+		"parallel.data=4 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b model.family=qwen3_moe " +
+			"pipeline.recompute=partial pipeline.recompute_keep=1 model.mtp_layers=1",
+	}...) {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)
 			if err != nil {
