@@ -13,8 +13,8 @@ func (s Spec) withPairs(t *Table) error {
 		t.Ranks[r] = paired(row)
 	}
 	if !t.HasPairs() {
-		return fmt.Errorf("%w: schedule %s has no overlapped pairs on these sizes, and no backward directly before a forward: choose %s, %s or %s",
-			ErrSpec, s.Schedule, DualPipeV, OneFOneB, EagerOneFOneB)
+		return fmt.Errorf("%w: schedule %s has no overlapped pairs on these sizes, and no backward directly before a forward: "+
+			"choose %s, %s or %s", ErrSpec, s.Schedule, DualPipeV, OneFOneB, EagerOneFOneB)
 	}
 	if _, err := Check(t); err != nil {
 		return fmt.Errorf("%w: with overlapped pairs schedule %s does not end: choose %s, %s or %s: %w", ErrSpec, s.Schedule, DualPipeV,

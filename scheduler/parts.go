@@ -90,15 +90,15 @@ func CheckExchanges(exchanges func(a Action) []Type, tables ...*Table) error {
 			for i := range max(len(a), len(b)) {
 				switch {
 				case i >= len(b):
-					return first.fault(ErrExchange, r, a[i].at, fmt.Sprintf("%v of rank %d exchanges tokens, but rank %d of table %d has only %d exchanges",
-						a[i].Action, r, r, k, len(b)))
+					return first.fault(ErrExchange, r, a[i].at, fmt.Sprintf("%v of rank %d exchanges tokens, but rank %d of table %d has only %d "+
+						"exchanges", a[i].Action, r, r, k, len(b)))
 				case i >= len(a):
-					return t.fault(ErrExchange, r, b[i].at, fmt.Sprintf("%v of rank %d of table %d exchanges tokens, but in table 0 it has only %d exchanges",
-						b[i].Action, r, k, len(a)))
+					return t.fault(ErrExchange, r, b[i].at, fmt.Sprintf("%v of rank %d of table %d exchanges tokens, but in table 0 it has only %d "+
+						"exchanges", b[i].Action, r, k, len(a)))
 				case a[i].Action != b[i].Action:
 					return t.fault(ErrExchange, r, b[i].at, fmt.Sprintf(
-						"exchange %d of rank %d is %v in table 0, but %v in table %d; the ranks of a stage exchange tokens with each other, so give them one order",
-						i+1, r, a[i].Action, b[i].Action, k))
+						"exchange %d of rank %d is %v in table 0, but %v in table %d; the ranks of a stage exchange tokens with each other, "+
+							"so give them one order", i+1, r, a[i].Action, b[i].Action, k))
 				}
 			}
 		}

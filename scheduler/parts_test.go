@@ -129,7 +129,8 @@ func TestPairs(t *testing.T) {
 		{Schedule: ZBH1, Ranks: 2, Chunks: 1, Microbatches: 1, Pairs: true},
 		{Schedule: Auto, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true},
 	} {
-		if table, err := Generate(s); !errors.Is(err, ErrSpec) || table != nil || !strings.Contains(err.Error(), "choose dualpipev, 1f1b or eager-1f1b") {
+		table, err := Generate(s)
+		if !errors.Is(err, ErrSpec) || table != nil || !strings.Contains(err.Error(), "choose dualpipev, 1f1b or eager-1f1b") {
 			t.Errorf("%+v: %v, %v", s, table, err)
 		}
 	}

@@ -251,7 +251,8 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.ExpertOverlap, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches,
+	return fmt.Sprintf("%d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.ExpertOverlap, b.Grid(), c.Parallel.Sequence,
+		b.DescribeZero(), b.Table().Microbatches,
 		b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 

@@ -128,6 +128,9 @@ type tableRank struct {
 	done          map[[2]int32]uint8 // by chunk and microbatch: 1 F, 2 I, 4 W
 }
 
+// steps are the bits of done.
+var steps = map[scheduler.Type]uint8{scheduler.F: 1, scheduler.I: 2, scheduler.W: 4, scheduler.B: 6}
+
 // passState is a pass that has begun: the part that it is at, and the exchange that is on its way.
 type passState struct {
 	of   scheduler.Action
@@ -306,7 +309,7 @@ func (r *tableRank) group(group []scheduler.Action) (ended bool, err error) {
 		if n := len(r.exchanges(whole(s.of))); parts && (s.way != nil || s.part != n+1) {
 			return false, fmt.Errorf("%v ends after part %d of %d", s.of, s.part, n+1)
 		}
-		r.done[[2]int32{s.of.Chunk, s.of.Microbatch}] |= map[scheduler.Type]uint8{scheduler.F: 1, scheduler.I: 2, scheduler.W: 4, scheduler.B: 6}[s.of.Type]
+		r.done[[2]int32{s.of.Chunk, s.of.Microbatch}] |= steps[s.of.Type]
 		var twice error
 		r.edges(s.of, func(tableMessage) {}, func(m tableMessage) {
 			select {

@@ -37,7 +37,8 @@ func (m expertModel) exchanges(a scheduler.Action) (all []scheduler.Type) {
 
 // expertTables are the tables of replicas whose ranks share experts. Most have their pairs in parts.
 func (r random) expertTables() ([]*scheduler.Table, expertModel) {
-	names := []string{scheduler.None, scheduler.OneFOneB, scheduler.OneFOneB, scheduler.EagerOneFOneB, scheduler.DualPipeV, scheduler.DualPipeV,
+	names := []string{scheduler.None, scheduler.OneFOneB, scheduler.OneFOneB, scheduler.EagerOneFOneB, scheduler.DualPipeV,
+		scheduler.DualPipeV,
 		scheduler.ZBV, scheduler.ZBH1, scheduler.GPipe, scheduler.Interleaved}
 	for {
 		s := scheduler.Spec{Schedule: names[r.IntN(len(names))], Ranks: 1 + r.IntN(3), Chunks: 1 + r.IntN(2), Microbatches: 1 + r.IntN(7)}

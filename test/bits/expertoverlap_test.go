@@ -25,7 +25,8 @@ func TestExpertOverlap(t *testing.T) {
 		if i > 0 && !testrun.Long {
 			continue // make check-grids runs all
 		}
-		sets := slices.Concat(few, []string{"model.experts=8", "model.experts_per_token=3", "parallel.data=2", "model.aux_loss_weight=0.05"}, c.sets)
+		sets := slices.Concat(few, []string{"model.experts=8", "model.experts_per_token=3", "parallel.data=2",
+			"model.aux_loss_weight=0.05"}, c.sets)
 		want := filepath.Join(t.TempDir(), "want")
 		testrun.Train(t, want, sets...)
 		for j, l := range []struct {
