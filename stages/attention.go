@@ -59,11 +59,13 @@ type attentionState struct {
 	whole     [2]tensorops.Tensor // their inputs with the heads of all ranks, if those are normalized together
 	// Of a layer with an output gate: the projection to the gate, and attention's output before it.
 	gate, inner tensorops.Tensor
+	shared      sharedKV
 }
 
 func (s *attentionState) drop(l *tensorops.List) {
 	free(l, &s.qkv[0], &s.qkv[1], &s.qkv[2], &s.lse, &s.dqkv[0], &s.dqkv[1], &s.dqkv[2])
 	free(l, &s.headStats[0], &s.headStats[1], &s.dheads[0], &s.dheads[1], &s.whole[0], &s.whole[1], &s.do, &s.gate, &s.inner)
+	s.shared.drop(l)
 	s.o = tensorops.Tensor{}
 }
 
@@ -91,7 +93,10 @@ func (b *attentionMixer) linears() (ms []*linear) {
 
 // parts returns views of q, k and v in the memory of one or three projections.
 func (b *attentionMixer) parts(t [3]tensorops.Tensor) (q, k, v tensorops.Tensor) {
-	if b.spec.valuesAreKeys {
+	switch {
+	case b.spec.shares: // which has only queries
+		return t[0], k, v
+	case b.spec.valuesAreKeys:
 		return t[0], t[1], t[1]
 	}
 	if len(b.qkv) == 3 || !t[0].Valid() {
@@ -146,6 +151,9 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	q, k, s.headStats = b.normQK(c, q, k)
 	v, vStats := b.normV(c, v)
 	b.rotate(c, q, k, false)
+	if b.spec.shares {
+		k, v = s.shared.given[0], s.shared.given[1]
+	}
 	o := b.attended(c)
 	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, b.spec.heads, c.mb.Positions)
 	if c.stage.opts.Context.size() > 1 {
@@ -153,8 +161,16 @@ func (b *attentionMixer) forward(c *pass, st mixerState, n tensorops.Tensor) ten
 	} else {
 		b.attend(c, o, q, k, v, s.lse)
 	}
-	b.freeQK(c, q, k)
-	b.freeV(c, v, vStats)
+	switch {
+	case b.spec.shares:
+		b.freeQK(c, q, tensorops.Tensor{})
+	case b.spec.keeps:
+		s.shared.kept = [2]tensorops.Tensor{k, v}
+		free(c.List, &q, &vStats)
+	default:
+		b.freeQK(c, q, k)
+		b.freeV(c, v, vStats)
+	}
 	if b.spec.sinks {
 		c.AttentionSink(o, s.lse, c.weight(b.sinks), b.sinkOpts(c))
 	}

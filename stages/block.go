@@ -15,8 +15,10 @@ type block struct {
 	after1, after2 norm // after them
 	proj           linear
 	ffn            feedForward
-	constant       use     // of the output, if the layer has one
-	drops          [2]site // attention's output, the mlp's output
+	input          *inputBranch // of the layer's own input; nil: it has none
+	carries        *carrying    // what travels behind the residual stream; nil: nothing
+	constant       use          // of the output, if the layer has one
+	drops          [2]site      // attention's output, the mlp's output
 }
 
 // The sites of a layer's dropout.
@@ -35,8 +37,10 @@ type blockState struct {
 	h         tensorops.Tensor // after the first residual
 	stats2    tensorops.Tensor // of the second norm
 	ffn       feedForwardState
-	ends      [2]branchEnd     // of attention, of the feed-forward part
-	recompute bool             // only x is kept; the backward first runs the forward again
+	ends      [2]branchEnd // of attention, of the feed-forward part
+	input     inputState   // of the branch of the layer's own input
+	carried   carriedState
+	recompute bool             // only x and carried are kept; the backward first runs the forward again
 	did       [2]bool          // weight gradients recorded: the feed-forward part's, attention's
 	didNorms  [2]bool          // the second norm's, the first's
 	dm        tensorops.Tensor // gradients kept for weightGrad: the feed-forward part's output
@@ -61,6 +65,9 @@ func (b *block) uses() []use {
 	us = append(us, b.norm2.uses()...)
 	us = append(us, b.ffn.uses()...)
 	us = append(us, b.after2.uses()...)
+	if b.input != nil {
+		us = append(us, b.input.uses()...)
+	}
 	if b.spec.constant {
 		us = append(us, b.constant)
 	}
@@ -68,7 +75,11 @@ func (b *block) uses() []use {
 }
 
 func (b *block) linears() []*linear {
-	return append(append(b.mixer.linears(), &b.proj), b.ffn.linears()...)
+	ms := append(append(b.mixer.linears(), &b.proj), b.ffn.linears()...)
+	if b.input != nil {
+		ms = append(ms, &b.input.gate, &b.input.proj)
+	}
+	return ms
 }
 
 func (s *blockState) drop(l *tensorops.List, all bool) {
@@ -79,6 +90,8 @@ func (s *blockState) drop(l *tensorops.List, all bool) {
 	for i := range s.ends {
 		free(l, &s.ends[i].y, &s.ends[i].stats, &s.ends[i].dy)
 	}
+	s.input.drop(l)
+	s.carried.drop(l, all)
 	s.did, s.didNorms = [2]bool{}, [2]bool{}
 	if all {
 		free(l, &s.x)
@@ -95,9 +108,24 @@ func (c *pass) project(x tensorops.Tensor, ms []linear) (out [3]tensorops.Tensor
 	return out
 }
 
-func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor {
+func (b *block) forward(c *pass, st state, x tensorops.Tensor) (y tensorops.Tensor) {
 	s := st.(*blockState)
+	if b.carries != nil {
+		y = b.carries.forward(c, b, s, x)
+	} else {
+		y = b.layer(c, s, x)
+	}
+	if c.mb.Recompute {
+		s.drop(c.List, false)
+		s.recompute = true
+	}
+	return y
+}
+
+// layer records the layer without what travels behind the residual stream.
+func (b *block) layer(c *pass, s *blockState, x tensorops.Tensor) tensorops.Tensor {
 	s.x = x
+	b.give(s)
 	var n tensorops.Tensor
 	n, s.stats1 = b.norm1.forward(c, x)
 	n = c.gathered(n)
@@ -106,11 +134,10 @@ func (b *block) forward(c *pass, st state, x tensorops.Tensor) tensorops.Tensor 
 	n, s.stats2 = b.norm2.forward(c, s.h)
 	n = c.gathered(n)
 	y := b.residual(c, b.ffn.forward(c, s.ffn, n, s.h), &b.after2, &s.ends[1], s.h, b.drops[1])
-	b.multiply(c, y)
-	if c.mb.Recompute {
-		s.drop(c.List, false)
-		s.recompute = true
+	if b.input != nil {
+		y = b.input.forward(c, b, &s.input, s.carried.input, y)
 	}
+	b.multiply(c, y)
 	return y
 }
 
@@ -203,9 +230,21 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 		again.Recompute = false
 		r := *c
 		r.mb = &again
-		c.Free(b.forward(&r, st, s.x))
+		c.Free(b.layer(&r, s, s.x))
+		s.dropKept(c.List)
 	}
+	if b.carries != nil {
+		return b.carries.inputGrad(c, b, s, dy)
+	}
+	return b.layerGrad(c, s, dy)
+}
+
+// layerGrad records the gradient of layer's input from that of its output, which it owns.
+func (b *block) layerGrad(c *pass, s *blockState, dy tensorops.Tensor) tensorops.Tensor {
 	b.multiply(c, dy)
+	if b.input != nil {
+		dy, s.carried.dinput = b.input.inputGrad(c, b, &s.input, s.carried.input, dy)
+	}
 	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1])
 	s.dm = dm
 	n := c.gatherAhead(&b.norm2, s.h)
@@ -229,6 +268,9 @@ func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tens
 
 func (b *block) weightGrad(c *pass, st state) {
 	s := st.(*blockState)
+	if b.input != nil {
+		b.input.weightGrad(c, b, &s.input, s.carried.input)
+	}
 	if !s.did[0] {
 		b.ffnWeightGrad(c, s, tensorops.Tensor{}, false)
 	}

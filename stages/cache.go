@@ -11,6 +11,9 @@ type keysValues struct {
 }
 
 func (b *attentionMixer) newCache(l *tensorops.List, dtype tensorops.DType, room int) mixerCache {
+	if b.spec.shares {
+		return noCache{}
+	}
 	rows, ring := room, false
 	if w := b.spec.window; w > 0 && w < room {
 		rows, ring = w, true
@@ -32,9 +35,19 @@ func (b *attentionMixer) decode(c *pass, caches []mixerCache, n tensorops.Tensor
 	v, vStats := b.normV(c, v)
 	b.rotate(c, q, k, false)
 	o := b.attended(c)
-	b.decodeRuns(c, caches, o, q, k, v)
-	b.freeQK(c, q, k)
-	b.freeV(c, v, vStats)
+	switch {
+	case b.spec.shares:
+		b.decodeShared(c, o, q)
+		b.freeQK(c, q, tensorops.Tensor{})
+	case b.spec.keeps:
+		b.decodeRuns(c, caches, o, q, k, v)
+		c.fed.held = append(c.fed.held, k, v)
+		free(c.List, &q, &vStats)
+	default:
+		b.decodeRuns(c, caches, o, q, k, v)
+		b.freeQK(c, q, k)
+		b.freeV(c, v, vStats)
+	}
 	if b.spec.outputGate {
 		c.Gate(o, gate, o, outputGate)
 	}
@@ -59,42 +72,34 @@ func (b *attentionMixer) decodeRuns(c *pass, caches []mixerCache, o, q, k, v ten
 func (b *attentionMixer) attendCached(c *pass, o, q, k, v tensorops.Tensor, r run, h *keysValues) {
 	n, used := r.hi-r.lo, r.first
 	o, q, k, v = o.RowRange(r.lo, r.hi), q.RowRange(r.lo, r.hi), k.RowRange(r.lo, r.hi), v.RowRange(r.lo, r.hi)
-	a := b.attention(c)
-	lse := c.Alloc(tensorops.Float32, 1, b.spec.heads, n)
-	switch {
+	var t attended
+	switch w := b.spec.window; {
 	case !h.ring:
 		c.Copy(h.keys.RowRange(used, used+n), k)
 		c.Copy(h.values.RowRange(used, used+n), v)
 		first := 0 // first key that any of the queries attends to
-		if a.Window > 0 {
-			first = max(0, used+1-a.Window)
+		if w > 0 {
+			first = max(0, used+1-w)
 		}
-		c.Attention(o, q, h.keys.RowRange(first, used+n), h.values.RowRange(first, used+n), lse, a)
+		t = attended{keys: h.keys.RowRange(first, used+n), values: h.values.RowRange(first, used+n), window: w}
 	case n == 1: // the query sees every key of the ring, in whatever order
 		h.store(c, k, v, used)
 		rows := min(used+1, h.keys.Rows())
-		a.Window, a.Whole = 0, true
-		c.Attention(o, q, h.keys.RowRange(0, rows), h.values.RowRange(0, rows), lse, a)
+		t = attended{keys: h.keys.RowRange(0, rows), values: h.values.RowRange(0, rows), whole: true}
 	default:
 		allK, allV := h.before(c, k, v, used)
-		c.Attention(o, q, allK, allV, lse, a)
-		if allK != k {
-			free(c.List, &allK, &allV)
-		}
+		t = attended{keys: allK, values: allV, window: w, owned: allK != k}
+	}
+	b.attendTo(c, o, q, &t, n)
+	if b.leave(c, t); h.ring && n > 1 { // only now, since the first queries attend to keys that the last positions replace
 		h.store(c, k, v, used)
 	}
-	if b.spec.sinks {
-		c.AttentionSink(o, lse, c.weight(b.sinks), tensorops.AttentionOpts{Batch: 1, Heads: b.spec.heads})
-	}
-	c.Free(lse)
 }
 
 // attendBranch records attention for positions r that the cache does not keep; h may be nil.
 func (b *attentionMixer) attendBranch(c *pass, o, q, k, v tensorops.Tensor, r run, h *keysValues) {
-	n := r.hi - r.lo
+	n, w := r.hi-r.lo, b.spec.window
 	o, q, k, v = o.RowRange(r.lo, r.hi), q.RowRange(r.lo, r.hi), k.RowRange(r.lo, r.hi), v.RowRange(r.lo, r.hi)
-	a := b.attention(c)
-	lse := c.Alloc(tensorops.Float32, 1, b.spec.heads, n)
 	allK, allV := k, v
 	switch {
 	case h == nil || r.first == 0:
@@ -102,8 +107,8 @@ func (b *attentionMixer) attendBranch(c *pass, o, q, k, v tensorops.Tensor, r ru
 		allK, allV = h.before(c, k, v, r.first)
 	default:
 		from := 0
-		if a.Window > 0 {
-			from = max(0, r.first+1-a.Window)
+		if w > 0 {
+			from = max(0, r.first+1-w)
 		}
 		old := r.first - from
 		allK, allV = c.Alloc(k.DType(), old+n, k.Cols()), c.Alloc(v.DType(), old+n, v.Cols())
@@ -114,14 +119,9 @@ func (b *attentionMixer) attendBranch(c *pass, o, q, k, v tensorops.Tensor, r ru
 			c.Copy(of[0].RowRange(old, old+n), of[2])
 		}
 	}
-	c.Attention(o, q, allK, allV, lse, a)
-	if allK != k {
-		free(c.List, &allK, &allV)
-	}
-	if b.spec.sinks {
-		c.AttentionSink(o, lse, c.weight(b.sinks), tensorops.AttentionOpts{Batch: 1, Heads: b.spec.heads})
-	}
-	c.Free(lse)
+	t := attended{keys: allK, values: allV, window: w, owned: allK != k}
+	b.attendTo(c, o, q, &t, n)
+	b.leave(c, t)
 }
 
 // store records the copies of new keys and values, whose positions start at first, into a ring. It keeps the last of them.

@@ -56,6 +56,13 @@ type Config struct {
 	FullHeadDim   int  `json:",omitempty"`
 	FullKVHeads   int  `json:",omitempty"`
 	ValuesAreKeys bool `json:",omitempty"`
+	// LayerInput is the number of channels of an input that each decoder layer has of its own, which follows from the token and its
+	// embedding; 0: layers have none.
+	LayerInput int `json:",omitempty"`
+	// SharedKV is the number of last decoder layers without keys and values of their own: they use those of the last layer before them
+	// that is of their kind, with or without a window. With WideShared their feed-forward parts are twice as wide as FFN.
+	SharedKV   int  `json:",omitempty"`
+	WideShared bool `json:",omitempty"`
 	// AttentionScale is the factor of attention's scores; 0: one over the root of a head's width.
 	AttentionScale   float64 `json:",omitempty"`
 	AttentionSoftCap float64 `json:",omitempty"` // limit of the scaled scores; 0: none
@@ -115,6 +122,8 @@ func (c Config) Validate() error {
 		{"mtp_layers", c.MTPLayers, 0, MaxMTPLayers},
 		{"head_dim of the layers without a window", c.FullHeadDim, 0, MaxHidden},
 		{"kv_heads of the layers without a window", c.FullKVHeads, 0, MaxHeads},
+		{"number of channels of each layer's own input", c.LayerInput, 0, MaxHidden},
+		{"number of layers that share keys and values", c.SharedKV, 0, MaxLayers},
 	} {
 		if f.value < f.min || f.value > f.max {
 			return fmt.Errorf("%w: %s is %d: it must be from %d to %d", ErrModel, f.name, f.value, f.min, f.max)
@@ -188,6 +197,9 @@ const (
 	fullHeadSwitch    = "head width of the layers without a window"
 	fullKVSwitch      = "number of kv heads of the layers without a window"
 	valuesSwitch      = "values that are keys"
+	inputSwitch       = "inputs of each layer"
+	sharedKVSwitch    = "layers that share keys and values"
+	wideSwitch        = "wider feed-forward parts of layers that share keys and values"
 )
 
 // switches names the settings that only some families have and that are not their usual values.
@@ -201,7 +213,7 @@ func (c Config) switches() (names []string) {
 		"attention soft cap": c.AttentionSoftCap != 0,
 		"embedding factor":   c.EmbeddingScale != 0, "residual factor": c.ResidualScale != 0, "logit divisor": c.LogitDivisor != 0,
 		"logit soft cap": c.LogitSoftCap != 0, fullHeadSwitch: c.FullHeadDim != 0, fullKVSwitch: c.FullKVHeads != 0,
-		valuesSwitch: c.ValuesAreKeys,
+		valuesSwitch: c.ValuesAreKeys, inputSwitch: c.LayerInput != 0, sharedKVSwitch: c.SharedKV != 0, wideSwitch: c.WideShared,
 	})
 	for name, set := range own {
 		if set {
@@ -273,7 +285,8 @@ func (c Config) Parameters() int64 {
 // prediction. The backward pass costs twice as much. (Kaplan et al. 2020, plus the head's product.)
 func (c Config) FLOPs(positions int) (embedding, layer, head float64) {
 	h := float64(c.Hidden)
-	return 2 * h, c.layerFLOPs(positions), 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
+	inputs := float64(c.Layers) * float64(c.LayerInput)
+	return 2*h + 2*h*inputs, c.layerFLOPs(positions), 2 * h * float64(c.Vocab) * float64(1+c.MTPLayers)
 }
 
 // layerFLOPs returns the mean of the decoder layers.

@@ -51,6 +51,9 @@ func (m *Model) CheckContext(size int) error {
 	case c.Context%(2*size) != 0:
 		return fmt.Errorf("%w: context parallelism of %d: the %d positions of a sequence do not divide into %d blocks, two for each rank",
 			ErrModel, size, c.Context, 2*size)
+	case m.passing.any():
+		return fmt.Errorf("%w: context parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
+			size, c.passed())
 	case !c.Delta.none():
 		return fmt.Errorf("%w: context parallelism of %d: the state of the %s passes from each position to the next, across the ranks' blocks: use pipeline or tensor parallelism",
 			ErrModel, size, deltaSwitch)

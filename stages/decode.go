@@ -42,6 +42,26 @@ type fed struct {
 	of     []*Sequence
 	caches []mixerCache // of one layer
 	branch bool         // caches do not keep the new positions: see Score
+	// What layers leave for later ones of the same pass: the inputs of all layers, the keys and values that layers share, by the layer
+	// that keeps them, and memory that these are views of.
+	inputs tensorops.Tensor
+	kept   map[int][]attended
+	held   []tensorops.Tensor
+}
+
+// end frees what layers have left.
+func (f *fed) end(l *tensorops.List) {
+	free(l, &f.inputs)
+	for _, all := range f.kept {
+		for i := range all {
+			all[i].free(l)
+		}
+	}
+	for _, t := range f.held {
+		l.Free(t)
+	}
+	clear(f.kept)
+	f.held = f.held[:0]
 }
 
 // ofLayer returns the caches of decoder layer n, one for each run.
@@ -145,6 +165,7 @@ func (d *Decoder) Next(feeds ...Feed) ([][]float32, error) {
 			layer.decode(c, x, d.logits)
 		}
 	}
+	d.fed.end(l)
 	if err := tensorops.Run(d.stream, l); err != nil {
 		return nil, err
 	}
@@ -213,6 +234,13 @@ func (b *block) decode(c *pass, x tensorops.Tensor, n int) tensorops.Tensor {
 	st := b.ffn.newState()
 	y := b.residual(c, b.ffn.forward(c, st, in, h), &b.after2, &ends[1], h, b.drops[1])
 	st.drop(c.List)
+	if b.input != nil {
+		var own inputState
+		input := c.cut(c.fed.inputs, columns{n * b.spec.input, (n + 1) * b.spec.input}, c.inner())
+		y = b.input.forward(c, b, &own, input, y)
+		c.Free(input)
+		own.drop(c.List)
+	}
 	b.multiply(c, y)
 	free(c.List, &h, &stats)
 	for i := range ends {

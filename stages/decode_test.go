@@ -17,8 +17,11 @@ func TestDecoderTogether(t *testing.T) {
 		RopeTheta: 1000}
 	window := rotary
 	window.Family, window.Window, window.Full = stages.Qwen3, 3, []int{1}
+	passing := rotary
+	passing.Family, passing.Layers, passing.Window, passing.Full = stages.Gemma4, 4, 3, []int{1, 3}
+	passing.LayerInput, passing.SharedKV = 20, 2
 	for _, path := range cpu.Paths() {
-		for _, c := range []stages.Config{learned, rotary, window} {
+		for _, c := range []stages.Config{learned, rotary, window, passing} {
 			for _, half := range []bool{false, true} {
 				togetherOn(t, path, c, half)
 			}

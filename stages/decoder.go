@@ -49,6 +49,7 @@ type tensorNames struct {
 	sinks                        string // without an end
 	gate, up, down               string
 	constant                     string // of the layer's output, without an end
+	inputs                       inputNames
 	// Tensors that hold several parameters, one after the other: q, k and v; gate and up. Empty: each
 	// has its own.
 	qkv, gateUp string
@@ -56,6 +57,10 @@ type tensorNames struct {
 	latent      latentNames
 	experts     expertNames
 }
+
+// inputNames are those of the inputs of each layer: the second embedding, the projection of the first one and its norm, and of
+// each layer the gate, the projection and the norm after it.
+type inputNames struct{ table, model, norm, gate, proj, after string }
 
 // llamaNames are the names that most families share.
 var llamaNames = tensorNames{
@@ -125,9 +130,11 @@ func (f *decoder) check(c Config) error {
 // build lists the layers.
 func (f *decoder) build(m *Model) {
 	c := m.Config
+	m.passing = c.passing()
 	wte := m.cut(m.add(f.names.embed+".weight", normalInit, c.Vocab, c.Hidden), vocabSplit(c))
 	ends := c.ends()
-	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, factor: ends.embedding, drop: site{"embedding", c.Dropout}})
+	m.layers = append(m.layers, &embedding{tokens: wte, width: c.Hidden, factor: ends.embedding, drop: site{"embedding", c.Dropout},
+		inputs: f.inputs(m)})
 	norm := func(name string) norm { return m.rmsNorm(name, c.Hidden, ends.normOffset, bySequence) }
 	m.addLayers(f.names.layers, wte, norm, func(i int, at string) *block { return f.block(m, i, at+".") })
 	m.addHead(f.names.norm, wte, norm)
@@ -141,7 +148,7 @@ func (m *Model) rmsNorm(name string, width int, offset float64, sum gradSum) nor
 // block adds a decoder layer, whose names start with at.
 func (f *decoder) block(m *Model, i int, at string) *block {
 	c, spec := m.Config, m.Config.layer(i)
-	b := &block{spec: spec.on(m.tensor)}
+	b := &block{spec: spec.on(m.tensor), carries: m.passing.carrying(i, &spec)}
 	var drop site
 	drop, b.drops = blockSites(i, c.Dropout)
 	norm := func(name string, has bool) norm {
@@ -167,6 +174,9 @@ func (f *decoder) block(m *Model, i int, at string) *block {
 		b.ffn = f.dense(m, spec, at)
 	}
 	b.after2 = norm(f.names.after2, spec.after())
+	if spec.input > 0 {
+		b.input = f.input(m, i, spec, at)
+	}
 	if spec.constant {
 		b.constant = m.constant(at + f.names.constant)
 	}
@@ -189,18 +199,20 @@ func (f *decoder) dense(m *Model, spec layerSpec, at string) feedForward {
 func (f *decoder) attention(m *Model, spec layerSpec, at string, drop site) (mixer, linear) {
 	mix := &attentionMixer{spec: spec.on(m.tensor), heads: spec.heads, drop: drop}
 	mix.kvCopies = Split{Units: spec.kvHeads}.replicas(m.tensor.size())
-	mix.qkv = []linear{
-		f.column(m, at+f.names.q, spec.qkvBias, spec.projectedQueries(), spec.heads),
-		f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads),
+	mix.qkv = []linear{f.column(m, at+f.names.q, spec.qkvBias, spec.projectedQueries(), spec.heads)}
+	if !spec.shares {
+		mix.qkv = append(mix.qkv, f.column(m, at+f.names.k, spec.qkvBias, spec.kvWidth(), spec.kvHeads))
 	}
-	if !spec.valuesAreKeys {
+	if !spec.shares && !spec.valuesAreKeys {
 		mix.qkv = append(mix.qkv, f.column(m, at+f.names.v, spec.qkvBias, spec.kvWidth(), spec.kvHeads))
 	}
 	m.storedIn(at+f.names.qkv, f.names.qkv != "", mix.qkv)
 	proj := f.row(m, at+f.names.o, spec.outputBias, spec.queryWidth(), spec.heads)
 	qk := func(q, k int, sum gradSum) {
-		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, q, spec.normOffset, sum),
-			m.rmsNorm(at+f.names.kNorm, k, spec.normOffset, sum))
+		mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.qNorm, q, spec.normOffset, sum))
+		if !spec.shares {
+			mix.qkNorms = append(mix.qkNorms, m.rmsNorm(at+f.names.kNorm, k, spec.normOffset, sum))
+		}
 	}
 	switch spec.qkNorm {
 	case qkNormHeads:

@@ -82,7 +82,8 @@
 // channels, H the heads, D the channels of a head, V the vocabulary. Activations between chunks are
 // [B, T, C] float32. In training, from the first m on, they are [(1+k)·B, T, C]: the hidden states
 // of the model, followed by those of the k depths of multi-token prediction. With sequence
-// parallelism T counts the positions of one rank.
+// parallelism T counts the positions of one rank. Where layers pass more on than the residual
+// stream, C is larger: see [Model.EdgeWidth] and passing.go.
 //
 // The package must not know actors, other stages, tables, files or the network.
 package stages

@@ -121,7 +121,7 @@ func (s *Stage) CompleteInput(l *tensorops.List, chunk int, mb *Microbatch, t te
 	}
 	own := *mb
 	own.Positions /= s.opts.Context.size()
-	return s.complete(l, c, "input", c.mtpBefore, &own, t)
+	return s.complete(l, c, "input", c.mtpBefore, c.widthIn, &own, t)
 }
 
 // CompleteGrad is CompleteInput for the gradient of the chunk's output.
@@ -131,11 +131,11 @@ func (s *Stage) CompleteGrad(l *tensorops.List, chunk, index int, t tensorops.Te
 		l.Fail(fmt.Errorf("%w: backward of microbatch %d on chunk %d", ErrMicrobatch, index, chunk))
 		return t
 	}
-	return s.complete(l, c, "gradient", c.mtpBefore+c.mtp, &f.mb, t)
+	return s.complete(l, c, "gradient", c.mtpBefore+c.mtp, c.widthOut, &f.mb, t)
 }
 
-func (s *Stage) complete(l *tensorops.List, c *chunk, what string, mtp int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor {
-	g, shape := s.opts.Tensor, s.edgeShape(mtp, mb)
+func (s *Stage) complete(l *tensorops.List, c *chunk, what string, mtp, width int, mb *Microbatch, t tensorops.Tensor) tensorops.Tensor {
+	g, shape := s.opts.Tensor, s.edgeShape(mtp, width, mb)
 	if g.size() <= 1 {
 		return t
 	}
@@ -157,9 +157,9 @@ func (s *Stage) complete(l *tensorops.List, c *chunk, what string, mtp int, mb *
 }
 
 // checkEdge compares the tensors that came over a chunk's edges with what it takes: n tensors. In a
-// language model their shape is [B, T, C]. In training, B is multiplied by one more than the number
+// language model their shape is [B, T, width]. In training, B is multiplied by one more than the number
 // of multi-token-prediction layers before the edge. The model's ends take none.
-func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts []tensorops.Tensor) error {
+func (s *Stage) checkEdge(c *chunk, what string, n, mtp, width int, mb *Microbatch, ts []tensorops.Tensor) error {
 	if len(ts) != n {
 		if n == 0 {
 			return fmt.Errorf("%w: chunk %d takes no %s, got %v for microbatch %d", ErrInput, c.number, what, ts[0], mb.Index)
@@ -172,17 +172,17 @@ func (s *Stage) checkEdge(c *chunk, what string, n, mtp int, mb *Microbatch, ts 
 	if n == 0 || !s.model.language() {
 		return nil
 	}
-	return s.checkShape(c, what, s.edgeShape(mtp, mb), mb, ts[0])
+	return s.checkShape(c, what, s.edgeShape(mtp, width, mb), mb, ts[0])
 }
 
 // edgeShape returns the shape of a tensor between the chunks of a language model, after mtp layers
-// of multi-token prediction.
-func (s *Stage) edgeShape(mtp int, mb *Microbatch) [3]int {
+// of multi-token prediction. See Model.EdgeWidth for its width.
+func (s *Stage) edgeShape(mtp, width int, mb *Microbatch) [3]int {
 	b := mb.Sequences
 	if mb.Train {
 		b *= 1 + mtp
 	}
-	return [3]int{b, s.edgePositions(mb), s.model.Config.Hidden}
+	return [3]int{b, s.edgePositions(mb), width}
 }
 
 func (s *Stage) checkShape(c *chunk, what string, shape [3]int, mb *Microbatch, t tensorops.Tensor) error {

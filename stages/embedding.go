@@ -10,27 +10,42 @@ type embedding struct {
 	width             int
 	factor            float64 // of the rows; 0: 1
 	drop              site
+	inputs            *layerInputs // of the decoder layers; nil: they have none
 }
 
 type embeddingState struct {
 	dy    tensorops.Tensor // gradient of the sum, until weightGrad
 	slots []int32          // rows of the weight's rowGrad, if it has one
 	here  vocabRows        // this rank's rows, if the vocabulary is split
+
+	inputs layerInputsState
 }
 
 func (*embedding) symbol() byte    { return SymbolEmbedding }
 func (*embedding) newState() state { return new(embeddingState) }
 
-func (*embedding) linears() []*linear { return nil }
-
-func (e *embedding) uses() []use {
-	if e.hasPositions {
-		return []use{e.tokens, e.positions}
+func (e *embedding) linears() []*linear {
+	if e.inputs != nil {
+		return []*linear{&e.inputs.proj}
 	}
-	return []use{e.tokens}
+	return nil
 }
 
-func (s *embeddingState) drop(l *tensorops.List, _ bool) { free(l, &s.dy) }
+func (e *embedding) uses() []use {
+	us := []use{e.tokens}
+	if e.hasPositions {
+		us = append(us, e.positions)
+	}
+	if e.inputs != nil {
+		us = append(us, e.inputs.uses()...)
+	}
+	return us
+}
+
+func (s *embeddingState) drop(l *tensorops.List, _ bool) {
+	free(l, &s.dy)
+	s.inputs.drop(l)
+}
 
 func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Tensor {
 	s, _ := st.(*embeddingState) // none in generation
@@ -43,6 +58,14 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 	}
 	y := c.embed(e.tokens, c.tokens, here)
 	c.scale(y, e.factor)
+	var inputs tensorops.Tensor
+	if e.inputs != nil {
+		var own *layerInputsState
+		if s != nil {
+			own = &s.inputs
+		}
+		inputs = e.inputs.forward(c, own, y)
+	}
 	if e.hasPositions {
 		starts := c.residualStarts()
 		c.eachRun(y, starts, c.residualRuns(), func(rows, starts tensorops.Tensor, r run) {
@@ -56,15 +79,46 @@ func (e *embedding) forward(c *pass, st state, _ tensorops.Tensor) tensorops.Ten
 	if rows := c.rowGrad(e.tokens); rows != nil && c.mb.Train {
 		s.slots = rows.assign(s.slots[:0], tokens)
 	}
+	switch {
+	case e.inputs == nil:
+		return y
+	case c.fed != nil: // the layers of a decoder are in one place
+		c.fed.inputs = inputs
+		return y
+	}
+	all := c.hidden(c.stage.model.passing.width(0))
+	at := c.stage.model.passing.inputs(0)
+	c.paste(all, columns{0, at.from}, y)
+	c.paste(all, at, inputs)
+	free(c.List, &y, &inputs)
+	return all
+}
+
+// again records the scaled embeddings once more.
+func (e *embedding) again(c *pass) tensorops.Tensor {
+	y := c.embed(e.tokens, c.tokens, nil)
+	c.scale(y, e.factor)
 	return y
 }
 
 func (e *embedding) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
+	s := st.(*embeddingState)
+	var dinputs tensorops.Tensor
+	if e.inputs != nil {
+		all, at := dy, c.stage.model.passing.inputs(0)
+		dy, dinputs = c.cut(all, columns{0, at.from}, all.DType()), c.cut(all, at, all.DType())
+		c.Free(all)
+	}
 	if c.drops(e.drop) {
 		c.dropout(dy, dy, tensorops.Tensor{}, e.drop)
 	}
+	if e.inputs != nil {
+		dx := e.inputs.inputGrad(c, &s.inputs, dinputs, func() tensorops.Tensor { return e.again(c) })
+		c.Add(dy, dy, dx)
+		c.Free(dx)
+	}
 	c.scale(dy, e.factor)
-	st.(*embeddingState).dy = dy
+	s.dy = dy
 	return tensorops.Tensor{}
 }
 
@@ -77,6 +131,9 @@ func (c *pass) scale(t tensorops.Tensor, factor float64) {
 
 func (e *embedding) weightGrad(c *pass, st state) {
 	s := st.(*embeddingState)
+	if e.inputs != nil {
+		e.inputs.weightGrad(c, &s.inputs)
+	}
 	s.dy = c.gathered(s.dy)
 	switch rows := c.rowGrad(e.tokens); {
 	case e.tokens.frozen():

@@ -51,6 +51,9 @@ func drawn(p *stages.Param, dst []float32) {
 	if len(p.Shape) == 1 && (strings.HasSuffix(p.Name, "weight") || p.Constant) {
 		scale, offset = 0.25, 1
 	}
+	if strings.HasSuffix(p.Name, "per_layer_input_gate.weight") {
+		scale = 0.05
+	}
 	for _, part := range p.StoredParts() {
 		base := uint32(2166136261)
 		for _, b := range []byte(part.Name) {
@@ -302,6 +305,10 @@ func TestLoadsInTransformers(t *testing.T) {
 		"gemma4_text": plain(stages.Gemma4, func(c *stages.Config) {
 			c.Window, c.Full, c.FullHeadDim, c.FullKVHeads, c.ValuesAreKeys, c.WindowTheta = 5, []int{1}, 6, 1, true, 100
 			c.RopeScaling = stages.RopeScaling{Type: "proportional", Partial: 0.5}
+		}),
+		"gemma4_text-small": plain(stages.Gemma4, func(c *stages.Config) {
+			c.Layers, c.Window, c.Full, c.FullHeadDim, c.WindowTheta = 4, 5, []int{1, 3}, 6, 100
+			c.LayerInput, c.SharedKV, c.WideShared, c.Tie = 3, 2, true, true
 		}),
 		"gemma3_text": plain(stages.Gemma3, func(c *stages.Config) {
 			c.Window, c.Full, c.WindowTheta, c.AttentionScale, c.LogitSoftCap, c.Tie = 5, []int{1}, 100, 0.25, 3, true

@@ -12,10 +12,11 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Gemma4 is the family of the dense text models of Gemma 4 without embeddings of each layer, such as
-// 31B: Gemma 3 with norms of weight w, scores that are not scaled, norms on the values, and a
-// constant for each layer's output. Layers that attend to all positions have heads of another width,
-// perhaps fewer of keys and no values of their own, and rotate a part of each head.
+// Gemma4 is the family of the dense text models of Gemma 4: Gemma 3 with norms of weight w, scores
+// that are not scaled, norms on the values, and a constant for each layer's output. Layers that attend
+// to all positions have heads of another width, perhaps fewer of keys and no values of their own, and
+// rotate a part of each head. In the small models, such as E2B, each layer has an input of its own from
+// a second embedding, and the last layers use the keys and values of an earlier one.
 const Gemma4 = "gemma4_text"
 
 var gemma4Family = &decoder{
@@ -30,16 +31,23 @@ var gemma4Family = &decoder{
 		ropeByType(gemma3Theta, gemma3WindowTheta, "rope_local_base_freq"), gemma4Rope, gemma4Heads,
 		softCap("final_logit_softcapping", 0, func(c *Config) *float64 { return &c.LogitSoftCap }),
 		fixed("use_bidirectional_attention", `null`, `"vision"`), // which text alone does not have
-		fixed("num_kv_shared_layers", `0`), fixed("enable_moe_block", `false`),
-		ignored("vocab_size_per_layer_input", "use_double_wide_mlp", "num_experts", "top_k_experts", "moe_intermediate_size"),
+		gemma4Layers, fixed("enable_moe_block", `false`), ignored("num_experts", "top_k_experts", "moe_intermediate_size"),
 	},
-	spec: func(c Config, _ int, l *layerSpec) {
-		l.norms, l.act.Act, l.scale, l.qkNorm, l.valueNorm, l.constant = normsBoth, tensorops.TanhGELU, 1, qkNormHeads, true, true
+	spec: func(c Config, i int, l *layerSpec) {
+		l.norms, l.act.Act, l.scale, l.qkNorm, l.constant = normsBoth, tensorops.TanhGELU, 1, qkNormHeads, true
+		if i < c.Layers { // not one of multi-token prediction
+			l.input = c.LayerInput
+			c.shareKV(i, l)
+		}
+		if l.valueNorm = !l.shares; l.shares && c.WideShared {
+			l.ffn *= 2
+		}
 		if l.window > 0 {
 			l.rope = &ropeSpec{theta: c.windowTheta()}
 			return
 		}
-		l.headDim, l.kvHeads, l.valuesAreKeys = cmp.Or(c.FullHeadDim, l.headDim), cmp.Or(c.FullKVHeads, l.kvHeads), c.ValuesAreKeys
+		l.headDim, l.kvHeads, l.valuesAreKeys = cmp.Or(c.FullHeadDim, l.headDim), cmp.Or(c.FullKVHeads, l.kvHeads),
+			c.ValuesAreKeys && !l.shares
 	},
 	finish: func(c Config, e *endsSpec) { e.embedding = math.Sqrt(float64(c.Hidden)) },
 	limits: func(c Config) error {
@@ -55,7 +63,7 @@ var gemma4Family = &decoder{
 			return fmt.Errorf("%w: the last layer of %s attends to all positions, but here it has a window", ErrModel, c.Family)
 		}
 		d := cmp.Or(c.FullHeadDim, c.headDim())
-		return errors.Join(c.noMLPBias(), c.RopeScaling.check(c.RopeTheta, d))
+		return errors.Join(c.noMLPBias(), c.checkPassing(), c.RopeScaling.check(c.RopeTheta, d))
 	},
 	scratch: func(c *Config) {
 		c.LogitSoftCap, c.FullHeadDim = 30, 2*c.headDim()
@@ -85,6 +93,8 @@ const (
 var gemma4Names = func() tensorNames {
 	n := gemmaNames
 	n.constant = "layer_scalar"
+	n.inputs = inputNames{"model.embed_tokens_per_layer", "model.per_layer_model_projection", "model.per_layer_projection_norm",
+		"per_layer_input_gate", "per_layer_projection", "post_per_layer_input_norm"}
 	return n
 }()
 
@@ -107,16 +117,15 @@ var gemma4Rope = keySet{
 
 // fullHeads holds the keys of layers that attend to all positions.
 type fullHeads struct {
-	width, kvHeads, embeddings said[int]
-	valuesAreKeys              said[bool]
-	layers                     map[int]fullLayer // of per_layer_config; nil: absent
+	width, kvHeads said[int]
+	valuesAreKeys  said[bool]
+	layers         map[int]fullLayer // of per_layer_config; nil: absent
 }
 
 type fullLayer struct{ width, kvHeads int }
 
 // gemma4Heads are the keys of the heads of layers that attend to all positions. per_layer_config,
-// which transformers writes, takes the place of the others. The class has embeddings of each layer
-// unless their width is 0.
+// which transformers writes, takes the place of the others.
 var gemma4Heads = keySet{
 	switches: []string{fullHeadSwitch, fullKVSwitch, valuesSwitch},
 	rules: func(r *reading) rules {
@@ -124,18 +133,14 @@ var gemma4Heads = keySet{
 		f.width.value = gemma4Width
 		return rules{
 			"head_dim": whole(&r.headDim, 1, MaxHidden), "num_key_value_heads": whole(&r.kvHeads, 1, MaxHeads),
-			"global_head_dim":             whole(&f.width, 1, MaxHidden),
-			"num_global_key_value_heads":  orNull(whole(&f.kvHeads, 1, MaxHeads)),
-			"attention_k_eq_v":            truth(&f.valuesAreKeys),
-			"per_layer_config":            orNull(f.readLayers),
-			"hidden_size_per_layer_input": nullAsZero(only(`0`), &f.embeddings),
+			"global_head_dim":            whole(&f.width, 1, MaxHidden),
+			"num_global_key_value_heads": orNull(whole(&f.kvHeads, 1, MaxHeads)),
+			"attention_k_eq_v":           truth(&f.valuesAreKeys),
+			"per_layer_config":           orNull(f.readLayers),
 		}
 	},
 	read: func(r *reading, c *Config) error {
 		f := &r.fullHeads
-		if f.embeddings.key == "" {
-			return errors.New("hidden_size_per_layer_input is missing, which means 256, but embeddings of each layer are not supported: it must be 0")
-		}
 		c.ValuesAreKeys = f.valuesAreKeys.value
 		is := fullLayer{f.width.value, 0}
 		if c.ValuesAreKeys {
@@ -167,23 +172,7 @@ var gemma4Heads = keySet{
 		h.add("global_head_dim", width)
 		h.add("num_global_key_value_heads", kvHeads)
 		h.add("attention_k_eq_v", c.ValuesAreKeys)
-		for _, key := range []string{"hidden_size_per_layer_input", "num_kv_shared_layers"} {
-			h.add(key, 0)
-		}
 	},
-}
-
-// nullAsZero is a rule that takes null, too, and notes that the key is there.
-func nullAsZero(rule func(string, json.RawMessage) error, into *said[int]) func(string, json.RawMessage) error {
-	return func(key string, v json.RawMessage) error {
-		if string(v) == "null" {
-			return into.set(key, 0)
-		}
-		if err := rule(key, v); err != nil {
-			return err
-		}
-		return into.set(key, 0)
-	}
 }
 
 // readLayers is the rule of per_layer_config.

@@ -65,6 +65,9 @@ func (s *Stage) eachFactor(f func(p *Param, embeds, isHead bool)) {
 			switch l := l.(type) {
 			case *embedding:
 				f(l.tokens.param, true, false)
+				if l.inputs != nil {
+					f(l.inputs.table.param, true, false)
+				}
 			case *mtp:
 				f(l.tokens.param, true, false)
 			}

@@ -2,6 +2,7 @@ package stages_test
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -159,9 +160,29 @@ func TestGemma4(t *testing.T) {
 		keys []string // and values
 		want string
 	}{
-		{[]string{"hidden_size_per_layer_input", "256"}, "hidden_size_per_layer_input is 256"},
-		{[]string{"hidden_size_per_layer_input", ""}, "hidden_size_per_layer_input is missing, which means 256"},
-		{[]string{"num_kv_shared_layers", "2"}, "num_kv_shared_layers is 2"},
+		{[]string{"hidden_size_per_layer_input", "-1"}, "hidden_size_per_layer_input is -1"},
+		{[]string{"hidden_size_per_layer_input", "1e3"}, "hidden_size_per_layer_input is 1e3"},
+		{[]string{"hidden_size_per_layer_input", `"256"`}, `hidden_size_per_layer_input is "256"`},
+		{[]string{"hidden_size_per_layer_input", "99999999999999999999"}, "hidden_size_per_layer_input is 9999"},
+		{[]string{"hidden_size_per_layer_input", "1048576", "num_hidden_layers", "8", "layer_types", "", "sliding_window", "8",
+			"per_layer_config", ""}, "hidden_size_per_layer_input is 1048576, and num_hidden_layers is 8"},
+		{[]string{"hidden_size_per_layer_input", "", "vocab_size", "1000"}, "vocab_size_per_layer_input is 262144, but vocab_size is 1000"},
+		{[]string{"hidden_size_per_layer_input", "8", "vocab_size_per_layer_input", "", "vocab_size", "1000"},
+			"vocab_size_per_layer_input is missing, which means 262144, but vocab_size is 1000"},
+		{[]string{"hidden_size_per_layer_input", "8", "vocab_size_per_layer_input", "262145"},
+			"vocab_size_per_layer_input is 262145, but vocab_size"},
+		{[]string{"hidden_size_per_layer_input", "8", "vocab_size_per_layer_input", "-5"}, "vocab_size_per_layer_input is -5"},
+		{[]string{"hidden_size_per_layer_input", "8", "vocab_size_per_layer_input", "1e18"}, "vocab_size_per_layer_input is 1e18"},
+		{[]string{"hidden_size_per_layer_input", "8", "vocab_size_per_layer_input", "null"}, "vocab_size_per_layer_input is null"},
+		{[]string{"num_kv_shared_layers", "-1"}, "num_kv_shared_layers is -1"},
+		{[]string{"num_kv_shared_layers", "null"}, "num_kv_shared_layers is null"},
+		{[]string{"num_kv_shared_layers", "4"}, "num_kv_shared_layers is 4, but num_hidden_layers is 4"},
+		{[]string{"num_kv_shared_layers", "3"}, "num_kv_shared_layers is 3, but no layer before these"},
+		{[]string{"num_kv_shared_layers", "1000000"}, "num_kv_shared_layers is 1000000: it must be a whole number from 0 to 4096"},
+		{[]string{"use_double_wide_mlp", "1"}, "use_double_wide_mlp is 1"},
+		{[]string{"use_double_wide_mlp", "null"}, "use_double_wide_mlp is null"},
+		{[]string{"use_double_wide_mlp", "true", "num_kv_shared_layers", "2", "intermediate_size", "4194304"},
+			"use_double_wide_mlp is true, but twice the intermediate_size of 4194304"},
 		{[]string{"enable_moe_block", "true"}, "enable_moe_block is true"},
 		{[]string{"use_bidirectional_attention", `"all"`}, `use_bidirectional_attention is "all"`},
 		{[]string{"rope_theta", "10000"}, "rope_theta is 10000"},
@@ -182,6 +203,54 @@ func TestGemma4(t *testing.T) {
 		if _, err := stages.ParseHF([]byte(edited(t, text, c.keys...))); !errors.Is(err, stages.ErrModel) ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q:\n  error %v, want one about %q", c.keys, err, c.want)
+		}
+	}
+}
+
+// gemma4Small returns the config.json of a text model like E2B, in which every so many of the layers attend to all positions.
+func gemma4Small(every, layers int) string {
+	types := make([]string, layers)
+	for i := range types {
+		if types[i] = `"sliding_attention"`; (i+1)%every == 0 {
+			types[i] = `"full_attention"`
+		}
+	}
+	return fmt.Sprintf(`{"model_type":"gemma4_text","hidden_size":1536,"intermediate_size":6144,"num_hidden_layers":%d,"num_attention_heads":8,
+		"num_key_value_heads":1,"head_dim":256,"global_head_dim":512,"sliding_window":512,"num_kv_shared_layers":20,"use_double_wide_mlp":true,
+		"hidden_size_per_layer_input":256,"vocab_size_per_layer_input":262144,"vocab_size":262144,"final_logit_softcapping":30.0,
+		"layer_types":[%s]}`, layers, strings.Join(types, ","))
+}
+
+// TestGemma4Small: the text models of the sizes of E2B and E4B have the numbers of weights that transformers' have, whatever a model for
+// images and text says around them.
+func TestGemma4Small(t *testing.T) {
+	e2b := gemma4Small(5, 35)
+	e4b := edited(t, gemma4Small(6, 42), "hidden_size", "2560", "intermediate_size", "10240", "num_key_value_heads", "2",
+		"num_kv_shared_layers", "18", "use_double_wide_mlp", "false")
+	// Of transformers' Gemma4ForCausalLM of these sizes, with the constant of each layer.
+	const wantE2B, wantE4B = 4628569379, 7463013418
+	for _, c := range []struct {
+		name, text  string
+		layers      int
+		parameters  int64
+		first, last int // widths of the edges after the embedding and before the last layer
+	}{
+		{"E2B", e2b, 35, wantE2B, 1536 + 35*256, 1536 + 256 + 2*512},
+		{"E2B by default", edited(t, e2b, "hidden_size_per_layer_input", "", "vocab_size_per_layer_input", "", "vocab_size", ""), 35, wantE2B,
+			1536 + 35*256, 1536 + 256 + 2*512},
+		{"E4B", e4b, 42, wantE4B, 2560 + 42*256, 2560 + 256 + 2*2*512},
+		{"E4B in a model for images", `{"model_type":"gemma4","architectures":["Gemma4ForConditionalGeneration"],"vision_config":null,
+			"text_config":` + e4b + `}`, 42, wantE4B, 2560 + 42*256, 2560 + 256 + 2*2*512},
+	} {
+		got, err := stages.ParseHF([]byte(c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		m := newModel(t, got)
+		if n := got.Parameters(); n != c.parameters || m.EdgeWidth(1) != c.first || m.EdgeWidth(c.layers) != c.last {
+			t.Errorf("%s has %d parameters, want %d, and edges of %d to %d channels, want %d to %d", c.name, n, c.parameters, m.EdgeWidth(1),
+				m.EdgeWidth(c.layers), c.first, c.last)
 		}
 	}
 }

@@ -385,10 +385,13 @@ func TestParseHFRefuses(t *testing.T) {
 
 // TestLargestModel: the limits leave room: no product of sizes overflows.
 func TestLargestModel(t *testing.T) {
-	for _, family := range []string{stages.GPT2, stages.Llama} {
+	for _, family := range []string{stages.GPT2, stages.Llama, stages.Gemma4} {
 		c := stages.Config{Family: family, Layers: stages.MaxLayers, Hidden: stages.MaxHidden, Heads: stages.MaxHeads, KVHeads: stages.MaxHeads,
 			FFN:     stages.MaxFFN,
 			Context: stages.MaxContext, Vocab: stages.MaxVocab, RopeTheta: stages.MaxRopeTheta, MTPLayers: stages.MaxMTPLayers}
+		if family == stages.Gemma4 {
+			c.LayerInput, c.SharedKV, c.WideShared, c.FFN = stages.MaxFFN/stages.MaxLayers, stages.MaxLayers/2, true, stages.MaxFFN/2
+		}
 		m, err := stages.NewModel(c)
 		if err != nil {
 			t.Fatal(err)
@@ -415,6 +418,12 @@ func FuzzParseHF(f *testing.F) {
 		publishedLlama32, publishedSmolLM3, publishedOLMo2, publishedPhi3, publishedGemma2, publishedGemma3, publishedGemma34B,
 		publishedMoonlight, publishedQwen2MoE} {
 		f.Add([]byte(text))
+	}
+	for _, keys := range []string{`"hidden_size_per_layer_input":1048576`, `"hidden_size_per_layer_input":-1`,
+		`"num_kv_shared_layers":4095,"num_hidden_layers":4096`,
+		`"num_kv_shared_layers":29`, `"vocab_size_per_layer_input":7,"vocab_size":7`, `"use_double_wide_mlp":true,"num_kv_shared_layers":20`,
+		`"use_double_wide_mlp":true,"num_kv_shared_layers":20,"intermediate_size":4194304`, `"hidden_size_per_layer_input":null`} {
+		f.Add([]byte(`{"model_type":"gemma4_text",` + keys + `}`))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := stages.ParseHF(b)

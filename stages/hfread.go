@@ -116,6 +116,7 @@ type reading struct {
 	windows                                 windows
 	delta                                   deltaKeys
 	fullHeads                               fullHeads
+	layerKeys                               layerKeys
 	experts                                 expertKeys
 	latent                                  saidLatent
 	noRope                                  noRope

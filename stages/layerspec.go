@@ -29,6 +29,10 @@ type layerSpec struct {
 	// valuesAreKeys says that the values are the keys before their norm: there is no projection of their own.
 	valuesAreKeys bool
 	valueNorm     bool // each head of the values is normalized, without a weight
+	// keeps says that later layers use this layer's keys and values, shares that this layer has none and uses those of layer source. A
+	// layer that keeps them must have norms of all three, whose outputs are tensors of their own.
+	keeps, shares bool
+	source        int // of keeps: the layer itself
 
 	norms      normPlaces
 	normOffset float64 // added to the weights of the norms; 1: the weight is 1+w
@@ -39,6 +43,8 @@ type layerSpec struct {
 
 	gated bool               // the feed-forward part has a gate and so three products
 	act   tensorops.GateOpts // its activation; the limits only count for a gate
+
+	input int // channels of the layer's own input; 0: it has none
 
 	// constant is a number in the layer's file by which its output is multiplied; it is not trained.
 	constant bool
@@ -106,6 +112,12 @@ func (c Config) layer(i int) layerSpec {
 	return l
 }
 
+// shareKV says whose keys and values decoder layer i uses.
+func (c Config) shareKV(i int, l *layerSpec) {
+	l.source = c.keysOf(i)
+	l.keeps, l.shares = c.keepsKV(i), l.source != i
+}
+
 // windowTheta returns the base of the rotary wavelengths in layers with a window.
 func (c Config) windowTheta() float64 { return cmp.Or(c.WindowTheta, c.RopeTheta) }
 
@@ -153,7 +165,10 @@ func (l *layerSpec) flops(width, positions int) float64 {
 	if l.outputGate {
 		mlp += 2 * h * q
 	}
-	return 2*h*(q+2*kv) + 2*q*h + mlp + 4*q*seen(l.window, positions)
+	if l.shares {
+		kv = 0
+	}
+	return 2*h*(q+2*kv) + 2*q*h + mlp + 4*q*seen(l.window, positions) + 4*h*float64(l.input)
 }
 
 // seen estimates the average number of positions to which a query attends.

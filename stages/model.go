@@ -28,6 +28,8 @@ type Model struct {
 	thawed []string
 	tensor TensorParallel
 	expert ExpertParallel
+	// passing is what the decoder layers pass on beside the residual stream.
+	passing passing
 }
 
 // layer is one symbol of the layout: a unary layer of the language models, or a unit.

@@ -57,6 +57,7 @@ func blockOf(l layer) *block {
 func (b *attentionMixer) markParts() {
 	h := b.qkv[0].w.param.Hidden
 	switch {
+	case b.spec.shares:
 	case len(b.qkv) == 1:
 		if h.Out /= 3; h.InOut {
 			h.Blocks = h.In // each row has a part of all three

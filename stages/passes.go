@@ -56,7 +56,7 @@ func (s *Stage) Forward(l *tensorops.List, chunk int, mb *Microbatch, in ...tens
 		err = s.hooks.share(f)
 	}
 	if err == nil {
-		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, &f.mb, in)
+		err = s.checkEdge(c, "input", len(c.ins), c.mtpBefore, c.widthIn, &f.mb, in)
 	}
 	if err != nil {
 		c.spare = append(c.spare, f)
@@ -178,7 +178,7 @@ func (s *Stage) backward(l *tensorops.List, chunk, index int, dy []tensorops.Ten
 		return nil
 	}
 	dy = valid(dy)
-	if err := s.checkEdge(c, "gradient", len(c.gradOuts), c.mtpBefore+c.mtp, &f.mb, dy); err != nil {
+	if err := s.checkEdge(c, "gradient", len(c.gradOuts), c.mtpBefore+c.mtp, c.widthOut, &f.mb, dy); err != nil {
 		l.Fail(err)
 		return nil
 	}

@@ -24,7 +24,9 @@ func (b *attentionMixer) normQK(c *pass, q, k tensorops.Tensor) (nq, nk tensorop
 		return q, k, stats
 	}
 	nq, stats[0] = b.normOne(c, 0, q)
-	nk, stats[1] = b.normOne(c, 1, k)
+	if !b.spec.shares { // which has no keys of its own
+		nk, stats[1] = b.normOne(c, 1, k)
+	}
 	return nq, nk, stats
 }
 
@@ -50,6 +52,10 @@ func (b *attentionMixer) freeQK(c *pass, q, k tensorops.Tensor) {
 
 // attentionGrad records the gradients of the projections' outputs.
 func (b *attentionMixer) attentionGrad(c *pass, s *attentionState, o, do tensorops.Tensor) {
+	if b.spec.shares {
+		b.sharedGrad(c, s, o, do)
+		return
+	}
 	q, k, v := b.parts(s.qkv)
 	dq, dk, dv := b.parts(s.dqkv)
 	if len(b.qkNorms) == 0 {
@@ -66,6 +72,7 @@ func (b *attentionMixer) attentionGrad(c *pass, s *attentionState, o, do tensoro
 		dnv = c.AllocLike(v)
 	}
 	b.gradOf(c, s, dnq, dnk, dnv, do, nq, nk, nv, o)
+	s.shared.addKept(c, dnk, dnv)
 	b.freeQK(c, nq, nk)
 	b.rotate(c, dnq, dnk, true)
 	b.normGrad(c, s, 0, dq, dnq, q)

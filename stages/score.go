@@ -40,6 +40,7 @@ func (d *Decoder) Score(branches ...Branch) ([]float64, error) {
 			s = layer.score(c, x, targets)
 		}
 	}
+	d.fed.end(l)
 	if err := tensorops.Run(d.stream, l); err != nil {
 		return nil, err
 	}

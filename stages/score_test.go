@@ -20,6 +20,8 @@ func TestScore(t *testing.T) {
 		{Family: "gpt2", Vocab: 11, Layers: 2, Hidden: 16, Heads: 2, KVHeads: 2, FFN: 32, Context: 16},
 		{Family: "llama", Vocab: 11, Layers: 2, Hidden: 16, Heads: 4, KVHeads: 2, FFN: 32, Context: 16, RopeTheta: 1e4},
 		{Family: "mistral", Vocab: 11, Layers: 2, Hidden: 16, Heads: 4, KVHeads: 2, FFN: 32, Context: 16, RopeTheta: 1e4, Window: 3},
+		{Family: "gemma4_text", Vocab: 11, Layers: 4, Hidden: 16, Heads: 4, KVHeads: 2, FFN: 32, Context: 16, RopeTheta: 1e4, Window: 3,
+			Full: []int{1, 3}, LayerInput: 5, SharedKV: 2},
 	} {
 		m := newModel(t, c)
 		st, err := stages.NewStage(m, device.NewStream("score"), []stages.ChunkSpec{{Last: len(m.Symbols())}}, stages.Options{Inference: true})

@@ -125,13 +125,16 @@ type chunk struct {
 	fields       []string // fields of the data that its layers read
 	// The number of multi-token-prediction layers in the chunk, and before it.
 	mtp, mtpBefore int
-	live           map[int]*inFlight
-	spare          []*inFlight
-	queued         bool // see Stage.Queue: memory of microbatches in flight is not reused
-	checks         []check
-	weightsDone    []int                               // by layer: microbatches of the step whose weight gradients are recorded; for flatGrads
-	back           []bool                              // by layer: it takes part in the backward pass
-	seen           func(value int, t tensorops.Tensor) // of a dry run; else nil
+	// The channels of a language model's tensor before the chunk, and after it.
+	widthIn, widthOut int
+
+	live        map[int]*inFlight
+	spare       []*inFlight
+	queued      bool // see Stage.Queue: memory of microbatches in flight is not reused
+	checks      []check
+	weightsDone []int                               // by layer: microbatches of the step whose weight gradients are recorded; for flatGrads
+	back        []bool                              // by layer: it takes part in the backward pass
+	seen        func(value int, t tensorops.Tensor) // of a dry run; else nil
 }
 
 // Microbatch is the input of a pass.
@@ -211,6 +214,7 @@ func NewStage(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) 
 			c.computesLoss = c.computesLoss || l.symbol() == SymbolLoss
 		}
 		c.mtp, c.mtpBefore = mtpIn(c.layers), mtpIn(m.layers[:spec.First])
+		c.widthIn, c.widthOut = m.EdgeWidth(spec.First), m.EdgeWidth(spec.Last)
 		if c.mtp > 0 && c.mtp < m.Config.MTPLayers {
 			return nil, fmt.Errorf("%w: chunk %d has %d of the %d multi-token-prediction layers: put all of them into one chunk", ErrModel,
 				spec.Chunk,

@@ -25,6 +25,7 @@ var families = []stages.Config{
 		RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 5, PerToken: 3, Width: 20, Dense: []int{1}, Renormalize: true}},
 	{Family: stages.Example, Layers: 3, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 10, Vocab: 19, Dropout: 0.1, RopeTheta: 1000,
 		NoRope: []int{1}, WindowTheta: 500, Window: 4, Full: []int{1}, ResidualScale: 0.4, AttentionScale: 0.7},
+	passingModel,
 }
 
 func newDevice(t testing.TB, threads int) tensorops.Device {

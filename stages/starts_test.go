@@ -25,6 +25,9 @@ func packedModels() map[string]stages.Config {
 	delta := splitModels["qwen3_5_text"]
 	delta.Context = 24
 	all["delta"] = delta
+	passing := passingModel
+	passing.Context, passing.Window = 24, 7
+	all["passed keys and inputs"] = passing
 	for name, cfg := range all {
 		cfg.Dropout = 0 // a document's place decides its random bits
 		all[name] = cfg

@@ -52,6 +52,9 @@ func (m *Model) CheckTensor(size int) error {
 		}
 		return fmt.Errorf("%w: tensor parallelism of %d: the layers of family %q (%s) cannot be split, only those of %s",
 			ErrModel, size, c.Family, strings.Join(own, ", "), strings.Join(LanguageFamilies(), ", "))
+	case m.passing.any():
+		return fmt.Errorf("%w: tensor parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
+			size, c.passed())
 	case !c.Experts.none():
 		return fmt.Errorf("%w: tensor parallelism of %d: the layers with experts cannot be split: use pipeline or data parallelism",
 			ErrModel, size)

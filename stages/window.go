@@ -11,7 +11,7 @@ import (
 // window returns the number of positions to which the queries of a decoder layer attend, including
 // their own; 0: all.
 func (c Config) window(layer int) int {
-	if slices.Contains(c.Full, layer) {
+	if _, full := slices.BinarySearch(c.Full, layer); full { // checkWindow makes sure of the order
 		return 0
 	}
 	return c.Window

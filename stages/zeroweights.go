@@ -48,6 +48,7 @@ type gathering struct {
 	s      *Stage
 	l      *tensorops.List
 	c      *chunk
+	back   bool  // the pass is a backward
 	layers []int // layers that need weights, in the order of the pass
 	began  int   // number of layers started
 	await  bool  // some weights have not arrived yet
@@ -55,13 +56,16 @@ type gathering struct {
 
 // gather starts a pass. Its layers are those that compute with weights, in the order of the pass.
 func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathering {
-	g := &gathering{s: s, l: l, c: c}
+	g := &gathering{s: s, l: l, c: c, back: backward}
 	if s.holding != c {
 		s.letGo(l)
 		s.holding = c
 	}
 	for i, layer := range c.layers {
+		e, _ := layer.(*embedding)
 		switch sym := layer.symbol(); {
+		case backward && e != nil && e.inputs != nil && c.back[i]:
+			g.layers = append(g.layers, i)
 		case backward && (!c.back[i] || sym == SymbolEmbedding || sym == SymbolLoss): // their products are in the forward
 		case sym == SymbolMTP && !train:
 		case slices.ContainsFunc(layer.uses(), func(u use) bool { return s.byParam[u.param.Index].splitsWeight }):
@@ -105,7 +109,7 @@ func (g *gathering) start(i int) {
 		}
 		g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each)})
 		g.await = true
-		h.w = within(t, 0, h.param.Len()).View(h.param.Shape...)
+		h.w = t.Part(0, h.param.Shape...) // which may have more elements than the largest dimension
 	}
 }
 
@@ -129,7 +133,11 @@ func (g *gathering) after(i int) {
 
 // split returns the weights of a layer of which ranks keep parts.
 func (g *gathering) split(i int) (hs []*localParam) {
+	e, _ := g.c.layers[i].(*embedding)
 	for _, u := range g.c.layers[i].uses() {
+		if g.back && e != nil && e.inputs != nil && u.param == e.inputs.table.param {
+			continue // a backward does not read this embedding, the largest weight of its models
+		}
 		if h := g.s.byParam[u.param.Index]; h.splitsWeight && !slices.Contains(hs, h) {
 			hs = append(hs, h)
 		}

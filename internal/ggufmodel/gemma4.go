@@ -24,7 +24,7 @@ func writeGemma4(w *writer) {
 	}
 	for _, key := range []string{"hidden_size_per_layer_input", "num_kv_shared_layers"} {
 		if n := get(s, key, 0); n != 0 {
-			s.refuse("%s is %d, which Troupe does not have", key, n)
+			s.refuse("%s is %d: Troupe does not write GGUF files of such models", key, n)
 		}
 	}
 	s.ignore("attention_k_eq_v") // the tensors show it
