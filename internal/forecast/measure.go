@@ -113,9 +113,10 @@ type meter struct {
 }
 
 type meterChunk struct {
-	symbol scheduler.Symbol
-	layers int
-	times  [scheduler.B + 1][]float64 // by pass, ms
+	symbol  scheduler.Symbol
+	layers  int
+	in, out int                        // widths of its edges
+	times   [scheduler.B + 1][]float64 // by pass, ms
 }
 
 // newMeter returns a meter on a stream. Without loading, the weights are not set.
@@ -135,7 +136,7 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 		}
 		if s != scheduler.SymbolLayer || decoders <= sample.decoders {
 			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
-			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i})
+			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i, in: model.EdgeWidth(i), out: model.EdgeWidth(last)})
 		}
 		i = last
 	}
@@ -204,7 +205,10 @@ func (m *meter) pass(split bool) error {
 	var x, dy tensorops.Tensor
 	var err error
 	for v := range m.chunks {
-		if x, err = m.time(v, scheduler.F, x); err != nil {
+		if x, err = m.resized(x, m.chunks[v].in); err == nil {
+			x, err = m.time(v, scheduler.F, x)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -213,7 +217,10 @@ func (m *meter) pass(split bool) error {
 		backward = scheduler.I
 	}
 	for v := len(m.chunks) - 1; v >= 0; v-- {
-		if dy, err = m.time(v, backward, dy); err != nil {
+		if dy, err = m.resized(dy, m.chunks[v].out); err == nil {
+			dy, err = m.time(v, backward, dy)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -233,6 +240,20 @@ func (m *meter) pass(split bool) error {
 	}
 	m.updates = append(m.updates, float64(m.now().Sub(began))/float64(m.weights))
 	return err
+}
+
+// resized returns a tensor between chunks with another number of channels, where layers between the two are left out.
+func (m *meter) resized(t tensorops.Tensor, width int) (tensorops.Tensor, error) {
+	if !t.Valid() || t.Cols() == width {
+		return t, nil
+	}
+	l := m.stream.NewList()
+	to := l.Alloc(t.DType(), t.Dim(0), t.Dim(1), width)
+	l.Fill(to, 0)
+	n := min(width, t.Cols())
+	l.Copy(to.Columns(0, n), t.Columns(0, n))
+	l.Free(t)
+	return to, tensorops.Run(m.stream, l)
 }
 
 // time runs an action and returns its output.

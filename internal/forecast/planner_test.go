@@ -19,6 +19,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -406,6 +407,35 @@ func TestMeasure(t *testing.T) {
 		}
 		if o, err := Configured(b, c, Devices{Devices: 1}); err != nil || !(o.StepMS > 0) || !o.Fits || o.NeedBytes() == 0 {
 			t.Errorf("%+v, %v", o, err)
+		}
+	}
+}
+
+// TestMeasurePassing: layers whose edges differ in width are measured, and estimated for a GPU, without those in the middle.
+func TestMeasurePassing(t *testing.T) {
+	for _, sets := range [][]string{nil, {"device.dtype=bfloat16", "model.mtp_layers=1"}} {
+		sets = append(sets, "model.family=gemma4_text", "model.kv_heads=2", "model.window=3", "model.layers=10", "pipeline.stages=2")
+		cfg, err := tiny(sets...)(bench.SizesOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := plan.New(cfg, 40, stages.Config{Family: stages.Gemma4, Context: 8, Full: []int{1, 3, 5, 7, 9}, LayerInput: 5, SharedKV: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		measured, err := Measure(t.Context(), b, []int{4}, 1e-9, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h100, _ := gpus.Named("h100")
+		estimated, err := Estimate(b, []int{4}, h100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []*Costs{measured, estimated} {
+			if o, err := Configured(b, c, Devices{Devices: 1}); err != nil || !(o.StepMS > 0) {
+				t.Errorf("%+v, %v", o, err)
+			}
 		}
 	}
 }

@@ -78,6 +78,10 @@ func narrowed(c stages.Config) (stages.Config, bool) {
 	if c.Hidden%2 != 0 || c.FFN%2 != 0 || c.Heads%2 != 0 || c.KVHeads%2 != 0 && c.KVHeads > 1 || c.Hidden < 256 {
 		return c, false
 	}
+	if c.FullKVHeads > 1 && c.FullKVHeads%2 != 0 {
+		return c, false
+	}
+	c.FullKVHeads, c.LayerInput = (c.FullKVHeads+1)/2, (c.LayerInput+1)/2
 	latent := c.Latent != (stages.LatentConfig{}) // its heads keep their widths
 	if c.HeadDim == 0 && !latent {
 		c.HeadDim = c.Hidden / c.Heads

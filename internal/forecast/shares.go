@@ -20,7 +20,7 @@ type runner struct {
 	stage      *stages.Stage
 	microbatch stages.Microbatch
 	noise      []float32 // shared by all: the layer's input, and its output's gradient
-	hidden     int
+	in, out    int       // their widths
 }
 
 // runnerRepeats is how many microbatches one list has: enough that the start of several
@@ -90,11 +90,12 @@ func newRunners(b *plan.Plan, of *sample, dev device.Device, sequences int) ([]*
 	var err error
 	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
 	c := model.Config
-	noise := make([]float32, sequences*c.Context*c.Hidden)
+	in, out := model.EdgeWidth(layer), model.EdgeWidth(layer+1)
+	noise := make([]float32, sequences*c.Context*max(in, out))
 	rng.Normal(noise, rng.NewKey(1, rng.StringStream("planner noise")), 0, 0, 1)
 	var runners []*runner
 	for range of.runners {
-		r := &runner{stream: dev.NewStream("planner"), microbatch: microbatch(c, sequences), noise: noise, hidden: c.Hidden}
+		r := &runner{stream: dev.NewStream("planner"), microbatch: microbatch(c, sequences), noise: noise, in: in, out: out}
 		runners = append(runners, r)
 		if r.stage, err = stages.NewStage(model, r.stream, []stages.ChunkSpec{{First: layer, Last: layer + 1}}, b.StageOptions(0)); err != nil {
 			return runners, err
@@ -112,9 +113,12 @@ func together(runners []*runner) error {
 	for _, r := range runners {
 		l := r.stream.NewList()
 		for range runnerRepeats {
-			for _, t := range []scheduler.Type{scheduler.F, scheduler.B} {
-				a := scheduler.Action{Type: t, Microbatch: int32(r.microbatch.Index)}
-				l.Free(stages.Only(stages.Act(l, r.stage, a, &r.microbatch, r.input(l))))
+			for _, of := range []struct {
+				t     scheduler.Type
+				width int
+			}{{scheduler.F, r.in}, {scheduler.B, r.out}} {
+				a := scheduler.Action{Type: of.t, Microbatch: int32(r.microbatch.Index)}
+				l.Free(stages.Only(stages.Act(l, r.stage, a, &r.microbatch, r.input(l, of.width))))
 			}
 		}
 		r.stream.Submit(l, func(err error) { ended <- err })
@@ -126,9 +130,9 @@ func together(runners []*runner) error {
 	return errors.Join(errs...)
 }
 
-func (r *runner) input(l *tensorops.List) tensorops.Tensor {
-	x := l.Alloc(tensorops.Float32, r.microbatch.Sequences, r.microbatch.Positions, r.hidden)
-	l.Upload(x, tensorops.HostBytes(r.noise))
+func (r *runner) input(l *tensorops.List, width int) tensorops.Tensor {
+	x := l.Alloc(tensorops.Float32, r.microbatch.Sequences, r.microbatch.Positions, width)
+	l.Upload(x, tensorops.HostBytes(r.noise[:r.microbatch.Sequences*r.microbatch.Positions*width]))
 	if r.stage.EdgeType() == tensorops.Float32 {
 		return x
 	}

@@ -232,8 +232,9 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, t
 		return nil
 	}
 	depths, after := st.Depths(int(a.Chunk))
+	width := p.model.EdgeWidth(p.all[a.Chunk].First)
 	if a.Type != scheduler.F {
-		depths = after
+		depths, width = after, p.model.EdgeWidth(p.all[a.Chunk].Last)
 	}
 	if !train {
 		depths = 1
@@ -241,7 +242,7 @@ func (p *Plan) inputs(l *tensorops.List, st *stages.Stage, a scheduler.Action, t
 	if last := int32(p.table.NumChunks - 1); a.Type == scheduler.F && a.Chunk == 0 || a.Type != scheduler.F && a.Chunk == last {
 		return nil
 	}
-	shape, err := p.edgeShape(p.table.RankOf(int(a.Chunk)), depths)
+	shape, err := p.edgeShape(p.table.RankOf(int(a.Chunk)), depths, width)
 	if err != nil {
 		l.Fail(err)
 		return nil
@@ -269,6 +270,26 @@ func (p *Plan) underWay(rank int) (bytes int64) {
 		}
 		_, each := p.SkipBytes(k)
 		bytes += int64(p.report.Credits.SkipForward[k]) * each
+	}
+	return bytes + p.behindStream(rank)
+}
+
+// behindStream is the memory of what outputs of a language model's rank have behind the residual stream until their chunk takes them. That
+// keeps the residual stream itself as the input of its first layer.
+func (p *Plan) behindStream(rank int) (bytes int64) {
+	if !p.model.Config.Language() {
+		return 0
+	}
+	count := func(outputs, layer int) {
+		if width := p.model.EdgeWidth(layer) - p.model.Config.Hidden; width > 0 {
+			if shape, err := p.edgeShape(rank, 1, width); err == nil {
+				bytes += int64(outputs) * shape.Bytes()
+			}
+		}
+	}
+	for _, spec := range p.chunks[rank] {
+		count(p.report.Credits.Forward[spec.Chunk], spec.Last)
+		count(p.report.Credits.Backward[spec.Chunk], spec.First)
 	}
 	return bytes
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/troupe-ml/troupe"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/safetensors"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -89,17 +91,70 @@ batch = {sequences = 24, microbatch = 1}
 				}
 				forecast += bytes * int64(p.Grid().World()/len(ranks)) // a stage's ranks are alike
 			}
-			run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
+			takes(t, cfg, forecast)
+		})
+	}
+}
+
+// takes runs a configuration, which must take about as much memory as was predicted.
+func takes(t *testing.T, cfg *config.Config, forecast int64) {
+	t.Helper()
+	run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	m := run.Memory("cpu")
+	if float64(m.Taken) > 1.1*float64(forecast) || float64(m.Taken) < 0.9*float64(forecast) {
+		t.Errorf("it took %d bytes, %d were predicted", m.Taken, forecast)
+	}
+}
+
+// TestPassingMemory: the forecast counts edges that are wider than the residual stream, and what layers keep of them.
+func TestPassingMemory(t *testing.T) {
+	c := stages.Config{Family: stages.Gemma4, Layers: 4, Hidden: 32, Heads: 4, KVHeads: 2, FFN: 48, Context: 64, Vocab: 256, Tie: true,
+		RopeTheta: 1e4, Window: 9, Full: []int{1, 3}, LayerInput: 40, SharedKV: 2}
+	m, f := newModel(t, c)
+	for _, p := range m.Params {
+		values := make([]float32, p.Len())
+		must(t, stages.InitWeights(1)(p, "", values))
+		f[p.Name] = safetensors.F32(p.Name, p.Shape, values)
+	}
+	from := directory(t, c, f, tokenizer.Bytes{})
+	for _, sets := range [][]string{
+		{"pipeline.stages=1"}, {"pipeline.stages=3", "pipeline.layout=E|tt|ttL"}, {"pipeline.stages=2", "pipeline.recompute=full"},
+		{"pipeline.stages=2", "pipeline.schedule=zb-v"},
+	} {
+		t.Run(fmt.Sprint(sets), func(t *testing.T) {
+			text := `
+run = {steps = 2, eval_batches = 1}
+data = {train = ["../../testdata/troupe.txt"]}
+batch = {sequences = 12, microbatch = 2}
+`
+			cfg, err := config.Parse("memory.toml", []byte(text), append([]string{"run.out=" + t.TempDir(), "model.from=" + from}, sets...), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := run.Wait(); err != nil {
+			shaped, ckpt, err := plan.LoadFrom(cfg)
+			if err != nil {
 				t.Fatal(err)
 			}
-			m := run.Memory("cpu")
-			if float64(m.Taken) > 1.1*float64(forecast) || float64(m.Taken) < 0.9*float64(forecast) {
-				t.Errorf("it took %d bytes, %d were predicted", m.Taken, forecast)
+			must(t, ckpt.Close())
+			p, err := plan.New(shaped, c.Vocab, c)
+			if err != nil {
+				t.Fatal(err)
 			}
+			ranks, err := p.MemoryBytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var forecast int64
+			for _, bytes := range ranks {
+				forecast += bytes
+			}
+			takes(t, cfg, forecast)
 		})
 	}
 }

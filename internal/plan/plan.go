@@ -50,14 +50,15 @@ const packBytes = 128 << 20
 // EdgeType returns the number type of tensors between the chunks of a language model.
 func (p *Plan) EdgeType() tensorops.DType { return new(p.StageOptions(0)).EdgeType() }
 
-// EdgeBytes returns the bytes that a rank sends for a microbatch from one chunk of a language model to the next.
+// EdgeBytes returns the bytes that a rank sends for a microbatch from one chunk of a language model to the next; the mean of all chunks if
+// the edges of the model differ in width.
 func (p *Plan) EdgeBytes() int64 {
 	of := p.EdgeType()
 	if p.cfg.Pipeline.WireDType == bfloat16 {
 		of = tensorops.BFloat16
 	}
 	positions := p.cfg.Model.Context / p.grid.Size(grid.Context)
-	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(positions) * int64(p.model.Config.Hidden)
+	bytes := int64(of.Size()) * int64(p.cfg.Batch.Microbatch) * int64(positions) * int64(p.edgeWidth())
 	if p.sequence() { // the smallest group has the largest parts
 		least := p.grid.TensorSize(0)
 		for stage := range p.table.NumRanks() {
@@ -66,6 +67,18 @@ func (p *Plan) EdgeBytes() int64 {
 		bytes /= int64(least)
 	}
 	return bytes
+}
+
+// edgeWidth returns the mean width of the edges between chunks.
+func (p *Plan) edgeWidth() int {
+	sum := 0
+	for _, spec := range p.all[1:] {
+		sum += p.model.EdgeWidth(spec.First)
+	}
+	if n := len(p.all) - 1; n > 0 {
+		return sum / n
+	}
+	return p.model.Config.Hidden
 }
 
 // StageOptions returns the options of a stage.

@@ -53,14 +53,15 @@ func (p *Plan) residualTransfers(stage int, x *Transfers, route stages.Route) er
 		in += countMTP(symbols)
 	}
 	out := in + countMTP(p.layout.Chunks[x.Chunk])
+	widthIn, widthOut := p.model.EdgeWidth(p.all[x.Chunk].First), p.model.EdgeWidth(p.all[x.Chunk].Last)
 	for _, d := range []struct {
-		to     *[]stages.Shape
-		ports  []stages.Port
-		depths int
-	}{{&x.RecvForward, route.Ins, in}, {&x.SendForward, route.Outs, out}, {&x.RecvBackward, route.GradOuts, out},
-		{&x.SendBackward, route.GradIns, in}} {
+		to            *[]stages.Shape
+		ports         []stages.Port
+		depths, width int
+	}{{&x.RecvForward, route.Ins, in, widthIn}, {&x.SendForward, route.Outs, out, widthOut},
+		{&x.RecvBackward, route.GradOuts, out, widthOut}, {&x.SendBackward, route.GradIns, in, widthIn}} {
 		for range d.ports {
-			shape, err := p.edgeShape(stage, d.depths)
+			shape, err := p.edgeShape(stage, d.depths, d.width)
 			if err != nil {
 				return err
 			}
@@ -79,9 +80,10 @@ func countMTP(symbols []scheduler.Symbol) (n int) {
 	return n
 }
 
-// edgeShape is the shape of a language model's residual stream where it enters or leaves a rank of a stage.
-func (p *Plan) edgeShape(stage, depths int) (stages.Shape, error) {
-	dims, err := scheduler.EdgeSizes{Sequences: depths * p.cfg.Batch.Microbatch, Positions: p.cfg.Model.Context, Hidden: p.model.Config.Hidden,
+// edgeShape is the shape of a language model's residual stream, and of what travels behind it, where it enters or leaves a rank of a stage:
+// see stages.Model.EdgeWidth.
+func (p *Plan) edgeShape(stage, depths, width int) (stages.Shape, error) {
+	dims, err := scheduler.EdgeSizes{Sequences: depths * p.cfg.Batch.Microbatch, Positions: p.cfg.Model.Context, Hidden: width,
 		ContextParallel: p.grid.Size(grid.Context), TensorParallel: p.grid.TensorSize(stage), SequenceParallel: p.sequence()}.Shape()
 	return stages.Shape{DType: p.EdgeType(), Dims: dims}, err
 }

@@ -182,9 +182,15 @@ func checkWeights(c *checkpoint.Checkpoint, m *stages.Model, parts StateParts, l
 }
 
 // buffersOf are tensors that published files have beside the weights: what follows from
-// the sizes, stored by older releases of transformers.
+// the sizes, stored by older releases of transformers, and weights that the model does not use.
 func buffersOf(c stages.Config) map[string]bool {
 	names := map[string]bool{"model.rotary_emb.inv_freq": c.Family != stages.GPT2}
+	for _, name := range c.UnusedTensors() {
+		names[name] = true
+		for _, other := range otherNames(name) {
+			names[other] = true
+		}
+	}
 	for i := range c.Layers {
 		if c.Family != stages.GPT2 {
 			names[fmt.Sprintf("model.layers.%d.self_attn.rotary_emb.inv_freq", i)] = true

@@ -24,6 +24,10 @@ var (
 	llama = stages.Config{Family: stages.Llama, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 16, Context: 16, Vocab: 256, RopeTheta: 10000}
 )
 
+// sharing has a second layer that uses the keys and values of the first one.
+var sharing = stages.Config{Family: stages.Gemma4, Layers: 2, Hidden: 8, Heads: 2, KVHeads: 1, FFN: 16, Context: 16, Vocab: 256,
+	RopeTheta: 10000, LayerInput: 3, SharedKV: 1}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -114,6 +118,17 @@ func TestWeights(t *testing.T) {
 			f.set("h.1.attn.masked_bias", "F32")
 		}, nil, nil},
 		{"a Llama with buffers", llama, func(f files) { f.set("model.layers.1.self_attn.rotary_emb.inv_freq", "F32", 2) }, nil, nil},
+		{"keys of a layer that uses those of another one", sharing, func(f files) {
+			f.set("model.layers.1.self_attn.k_proj.weight", "BF16", 4, 8)
+			f.set("model.layers.1.self_attn.v_proj.weight", "BF16", 4, 8)
+			f.set("model.layers.1.self_attn.k_norm.weight", "BF16", 4)
+		}, nil, nil},
+		{"queries without a layer", sharing, func(f files) { f.set("model.layers.2.self_attn.q_proj.weight", "BF16", 8, 8) }, nil,
+			[]string{"does not use 1 of", `"model.layers.2.self_attn.q_proj.weight"`}},
+		{"without the embedding of the layers' inputs", sharing, func(f files) { delete(f, "model.embed_tokens_per_layer.weight") }, nil,
+			[]string{`tensor "model.embed_tokens_per_layer.weight" is missing`}},
+		{"an embedding of other inputs", sharing, func(f files) { f.set("model.embed_tokens_per_layer.weight", "BF16", 256, 7) }, nil,
+			[]string{`"model.embed_tokens_per_layer.weight" has shape [256 7], but the model needs [256 6]`}},
 		{"another one's buffers", llama, func(f files) { f.set("h.0.attn.bias", "F32", 1) }, nil,
 			[]string{"does not use 1 of the 22 tensors", `"h.0.attn.bias"`, "config.json"}},
 		{"a copy of the tied head", gpt2, func(f files) {
