@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/testing/testrun"
+	"github.com/troupe-ml/troupe/stages"
 )
 
 // precisions are the types to compute in, with those of the residual stream.
@@ -123,6 +124,59 @@ func TestExactOtherFamilies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestExactPassing is TestExact for a model whose layers pass more on than the residual stream: inputs of each layer, and keys and values
+// that later layers use. Some layouts cut it between the embedding and all layers, some between a layer and those that use its keys.
+func TestExactPassing(t *testing.T) {
+	c := stages.Config{Family: stages.Gemma4, Layers: 4, Hidden: 16, Heads: 4, KVHeads: 2, HeadDim: 6, FullHeadDim: 8, FullKVHeads: 1, FFN: 40,
+		Context: 32, Vocab: 256, Tie: true, RopeTheta: 1e4, WindowTheta: 1e3, Window: 6, Full: []int{1, 3}, LogitSoftCap: 30,
+		RopeScaling: stages.RopeScaling{Type: "proportional", Partial: 0.5}, LayerInput: 6, SharedKV: 2, WideShared: true}
+	usual := []string{"uneven stages", "embedding and loss alone", "zb-v", "4 stages gpipe", "an empty stage", "1 thread", "recompute partial"}
+	for precision, types := range precisions {
+		if testrun.RaceDetector && precision != "" {
+			continue
+		}
+		t.Run("gemma4"+precision, func(t *testing.T) {
+			_, end, few := testrun.Span()
+			sets := slices.Concat(types, few, []string{"model.from=" + testrun.Directory(t, c, testrun.TensorsOf(t, c), nil)})
+			want := filepath.Join(t.TempDir(), "out")
+			testrun.Train(t, want, sets...)
+			checkClipped(t, want)
+			for _, l := range layouts {
+				if slices.Contains(usual[:testrun.Sometimes(5, len(usual))], l.name) || testrun.Long && precision == "" {
+					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+				}
+			}
+			if precision != "" {
+				return
+			}
+			replicas := filepath.Join(t.TempDir(), "replicas")
+			testrun.Train(t, replicas, slices.Concat(sets, []string{"parallel.data=2"})...)
+			for _, zero := range []string{"3", "2", "1"}[:testrun.Sometimes(1, 3)] {
+				out := filepath.Join(t.TempDir(), "zero"+zero)
+				testrun.Train(t, out, slices.Concat(sets, []string{"parallel.data=2", "parallel.zero=" + zero, "pipeline.stages=3"})...)
+				testrun.SameFigures(t, replicas, out)
+				testrun.SameState(t, replicas, out, end)
+			}
+		})
+	}
+	t.Run("adapter", func(t *testing.T) {
+		_, _, few := testrun.Span()
+		sets := slices.Concat(few, []string{"model.from=" + testrun.Directory(t, c, testrun.TensorsOf(t, c), nil), "adapter.rank=2",
+			"adapter.dropout=0.2"})
+		want := filepath.Join(t.TempDir(), "out")
+		testrun.Train(t, want, sets...)
+		sameUnder(t, want, "uneven stages", slices.Concat(sets, layouts[6].sets))
+	})
+	t.Run("frozen", func(t *testing.T) { // no gradient goes to the layers below
+		_, _, few := testrun.Span()
+		sets := slices.Concat(few, []string{"model.from=" + testrun.Directory(t, c, testrun.TensorsOf(t, c), nil),
+			`model.freeze=["embed", "0-1"]`})
+		want := filepath.Join(t.TempDir(), "out")
+		testrun.Train(t, want, sets...)
+		sameUnder(t, want, "uneven stages", slices.Concat(sets, layouts[6].sets))
+	})
 }
 
 // sameUnder trains under a layout, from the start and from the middle on of a run of a span,

@@ -60,6 +60,8 @@ ADAPTERS = {
     "gemma3": ("gemma3", dict(target_modules="all-linear")),
     "gemma4": ("gemma4", dict(target_modules="all-linear")),
     "gemma4-keys": ("gemma4-keys", dict(target_modules=["q_proj", "k_proj", "o_proj"])),
+    "gemma4-small": ("gemma4-small", dict(target_modules="all-linear")),
+    "gemma4-small-inputs": ("gemma4-small-keys", dict(target_modules=["per_layer_model_projection", "per_layer_input_gate", "per_layer_projection", "v_proj"])),
 }
 FUSED = {"qkv_proj": 3, "gate_up_proj": 2, "in_proj_qkv": 3}  # layers in one tensor: Troupe has an adapter for each
 PARTS = {"phi3": 6, "qwen3_5": 6, "qwen3_moe": 2, "gpt_oss": 2}  # so that their ranks can be split

@@ -50,6 +50,7 @@ LATENT = dict(num_key_value_heads=6, kv_lora_rank=23, qk_nope_head_dim=10, qk_ro
               n_shared_experts=1, num_mtp_layers=0, head_dim=None)
 QWEN35 = dict(linear_key_head_dim=12, linear_value_head_dim=14, linear_num_key_heads=3, linear_num_value_heads=6, linear_conv_kernel_dim=4,
               full_attention_interval=3, rope_parameters=dict(rope_type="default", rope_theta=300.0, partial_rotary_factor=0.4))
+SMALL = dict(sliding_window=7, global_head_dim=14, hidden_size_per_layer_input=9, vocab_size_per_layer_input=VOCAB)
 
 MODELS = {
     "gpt2": ("GPT2", dict(n_embd=42, n_inner=58, n_layer=3, n_head=6, n_positions=96, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
@@ -114,6 +115,14 @@ MODELS = {
                                        hidden_size_per_layer_input=0, layer_types=["sliding_attention", "full_attention"] * 2,
                                        rope_parameters=dict(full_attention=dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=1e4),
                                                             sliding_attention=dict(rope_type="default", rope_theta=300.0)))),
+    # As E2B and E4B: inputs of each layer, and last layers of both kinds that use the keys and values of an earlier one. The text is
+    # longer than the window, so that generation needs keys that a ring has lost.
+    "gemma4-small": ("Gemma4Text", dict(SMALL, num_hidden_layers=7, num_kv_shared_layers=3, use_double_wide_mlp=True, final_logit_softcapping=2.5,
+                                        layer_types=["full_attention" if i in (1, 3, 6) else "sliding_attention" for i in range(7)])),
+    "gemma4-small-keys": ("Gemma4Text", dict(SMALL, num_kv_shared_layers=2, num_global_key_value_heads=1, attention_k_eq_v=True, attention_bias=True,
+                                             layer_types=["sliding_attention", "full_attention"] * 2, use_double_wide_mlp=False)),
+    "gemma4-inputs": ("Gemma4Text", dict(SMALL, tie_word_embeddings=False, num_hidden_layers=3, use_double_wide_mlp=True,
+                                         layer_types=["sliding_attention", "full_attention", "full_attention"])),
     "qwen3_5": ("Qwen3_5Text", dict(QWEN35, rms_norm_eps=1e-2)),
     # Where a head of the gated delta rule is near 0, its norm magnifies rounding, that of transformers, too, unless eps is large. Both are
     # compared with float64, in several models.
@@ -147,6 +156,8 @@ def model_of(config, seed):
                 p.copy_(0.5 * noise)
             elif p.dim() == 1 or name.endswith("_proj_bias"):
                 p.add_(0.25 * noise)
+                if name.endswith("q_norm.weight") and getattr(config, "num_kv_shared_layers", 0):  # scores are not scaled: many
+                    p.mul_(0.3)  # layers of sharp attention would magnify rounding, that of transformers, too
             elif "embed" in name or name.endswith(("wte.weight", "wpe.weight")):
                 p.copy_((0.1 if config.tie_word_embeddings else 0.7) * noise)  # a tied model would repeat its last token
             else:
