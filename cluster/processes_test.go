@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ const stepClock = "step clock"
 // command is a test's command to a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
-	Do       string   // "token", "run", "change", "requests", "status", "lower generation", stepClock
+	Do       string   // "token", "run", "change", "requests", "status", "goroutines", "lower generation", stepClock
 	Seconds  float64  // of a token's life; for which a run waits for all its workers; by which the clock is set
 	Workers  int      // that a run begins with; how much lower the generation is to be
 	Config   string   // of a run
@@ -252,6 +253,8 @@ func playCoordinator() error {
 			p.reply(c, event{Text: token.String()}, err)
 		case "status":
 			p.reply(c, event{Text: p.status(), Count: runtime.NumGoroutine()}, nil)
+		case "goroutines":
+			p.reply(c, event{Text: goroutines(), Count: runtime.NumGoroutine()}, nil)
 		case stepClock:
 			clock.Step(seconds(c.Seconds))
 			p.reply(c, event{}, nil)
@@ -287,6 +290,13 @@ func (p *conductor) reply(c command, e event, err error) {
 		e.Error = err.Error()
 	}
 	p.tell(e)
+}
+
+// goroutines lists this process's goroutines, those in the same place together.
+func goroutines() string {
+	var b strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Builder takes everything
+	return b.String()
 }
 
 // status returns the status of all actors.
@@ -475,7 +485,7 @@ func playWorker() error {
 				t.tell(event{Kind: "clock", Text: fmt.Sprint(by, err)})
 				continue
 			}
-			t.tell(event{Kind: "reply", Count: runtime.NumGoroutine()})
+			t.tell(event{Kind: "reply", Text: goroutines(), Count: runtime.NumGoroutine()})
 		}
 	}()
 	return cluster.Work(interrupted, cfg)

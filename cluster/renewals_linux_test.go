@@ -19,6 +19,11 @@ var renewals = flag.Int("renewals", 100, "times that TestManyRenewals replaces a
 type holding struct {
 	goroutines, descriptors, files int
 	rssBytes                       int64
+	where                          string // the goroutines are
+}
+
+func (h holding) String() string {
+	return fmt.Sprintf("%d goroutines, %d descriptors, %d files, %.1f MiB", h.goroutines, h.descriptors, h.files, float64(h.rssBytes)/(1<<20))
 }
 
 // TestManyRenewals: a run whose workers die a hundred times leaves nothing behind in the coordinator, in the workers that stay and in the
@@ -41,7 +46,7 @@ func TestManyRenewals(t *testing.T) {
 		close(keep.stop)
 		keep.running.Wait()
 	})
-	sets := []string{"run.steps=1000000", "run.checkpoint_every=200", "run.eval_every=0", "run.keep=1", "pipeline.stages=3",
+	sets := []string{"run.steps=1000000", "run.checkpoint_every=5", "run.eval_every=0", "run.keep=1", "pipeline.stages=3",
 		`cluster.shadow="on"`, "cluster.rebalance=false", "cluster.max_restarts=0"}
 	out := filepath.Join(t.TempDir(), "out")
 	begin := g.line.place()
@@ -81,9 +86,9 @@ func TestManyRenewals(t *testing.T) {
 	late := heldBy(t, g, watched, out)
 	for i, p := range watched {
 		a, b := early[i], late[i]
-		t.Logf("%s after 10 renewals: %+v; after %d: %+v", p.name, a, *renewals, b)
-		if b.goroutines > a.goroutines+3 || b.descriptors > a.descriptors+3 || b.files > a.files || b.rssBytes > a.rssBytes*5/4+16<<20 {
-			t.Errorf("%s holds more after %d renewals than after 10", p.name, *renewals)
+		t.Logf("%s after 10 renewals: %v; after %d: %v", p.name, a, *renewals, b)
+		if b.goroutines > a.goroutines+6 || b.descriptors > a.descriptors+6 || b.files > a.files+2 || b.rssBytes > a.rssBytes*5/4+16<<20 {
+			t.Errorf("%s holds more after %d renewals than after 10; its goroutines were\n%s\nand are\n%s", p.name, *renewals, a.where, b.where)
 		}
 	}
 	g.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangeStop}})
@@ -108,12 +113,13 @@ func heldBy(t *testing.T, g *group, all []*process, out string) []holding {
 	place := g.line.place()
 	g.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangePause}})
 	g.await(t, "the pause", place, patience, kindOf("pause"))
-	time.Sleep(time.Second) // connections of workers that have died end
+	time.Sleep(24 * time.Second) // dials of workers that have died end after transport.LimitConnectTime; two may follow each other
 	var found []holding
 	for i, p := range all {
 		var h holding
 		if i == 0 {
-			h.goroutines = g.ask(t, command{Do: "status"}).Count
+			e := g.ask(t, command{Do: "goroutines"})
+			h.goroutines, h.where = e.Count, e.Text
 			if err := filepath.WalkDir(out, func(string, os.DirEntry, error) error { h.files++; return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +128,8 @@ func heldBy(t *testing.T, g *group, all []*process, out string) []holding {
 			if _, err := fmt.Fprintln(p.in, "goroutines"); err != nil {
 				t.Fatal(err)
 			}
-			h.goroutines = g.await(t, "an answer", asked, patience, func(e event) bool { return e.Kind == "reply" && e.ID == 0 }).Count
+			e := g.await(t, "an answer", asked, patience, func(e event) bool { return e.Kind == "reply" && e.ID == 0 })
+			h.goroutines, h.where = e.Count, e.Text
 		}
 		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
 		if err != nil {

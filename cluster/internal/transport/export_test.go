@@ -32,5 +32,12 @@ func NewUnconnectedGuard() *Guard { return &Guard{} }
 
 func (g *Guard) Check(m *remote.RemoteMessage) error { return g.g.check(m) }
 
+// Dialed counts the addresses to which control streams are open or dialed.
+func (t *TCP) Dialed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.streams)
+}
+
 // AwaitCleared returns when conn's deadline for writing, now in the past, is cleared.
 func AwaitCleared(conn net.Conn) { awaitCleared(conn) }

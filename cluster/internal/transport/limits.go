@@ -77,6 +77,9 @@ const (
 	redialMax      = 500 * time.Millisecond
 	redialPatience = 3 * time.Second // for one try: a lost SYN costs a second
 
+	// followTime is how long a stream that has ended waits for a newer one to the same address, if protoactor may be about to make it.
+	followTime = time.Second
+
 	redialOld = 5 * time.Second // age from which a connection was not dialed in answer to the other side's dial
 
 	keepaliveTime    = 5 * time.Second  // silence before a control connection is pinged

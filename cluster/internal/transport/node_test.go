@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
+	"github.com/asynkron/protoactor-go/remote"
 	"go.uber.org/goleak"
 
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
@@ -41,7 +42,7 @@ type nodeConfig struct {
 }
 
 type command struct {
-	Op       string // send, redial, report, dial, stats, resume, rounds, close
+	Op       string // send, redial, left, report, dial, stats, resume, rounds, close
 	To       string
 	Protocol string
 	Sender   string
@@ -61,6 +62,7 @@ type answer struct {
 	Goroutines    int
 	Took          time.Duration
 	Echo          string
+	Dialed        int
 }
 
 type received struct {
@@ -263,6 +265,8 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 		}))
 	case "redial":
 		t.Redial(c.To)
+	case "left": // as protoactor's list of members says that the process at an address has left
+		n.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: c.To})
 	case "resume":
 		close(n.resume)
 	case "rounds":
@@ -318,7 +322,7 @@ func (n *nodeState) do(t *transport.TCP, c command) (a answer) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	a.Log = append([]string(nil), n.log...)
+	a.Log, a.Dialed = append([]string(nil), n.log...), t.Dialed()
 	a.Received = make(map[string]*received)
 	for name, r := range n.received {
 		c := *r

@@ -151,6 +151,9 @@ func (t *TCP) event(e any) {
 	case *remote.EndpointTerminatedEvent:
 		t.mu.Lock()
 		delete(t.backlogs, e.Address)
+		if s := t.streams[e.Address]; s != nil && !s.isSettled() {
+			s.doubted.Store(true)
+		}
 		t.mu.Unlock()
 	case *remote.EndpointConnectedEvent:
 		t.mu.Lock()
@@ -173,6 +176,7 @@ type outStream struct {
 	patience          *time.Timer // cancels the stream if there is no answer; stopped by the answer
 	dead              atomic.Bool
 	replaced          atomic.Bool // by Redial
+	doubted           atomic.Bool // its endpoint may have ended before it was settled
 	began             time.Time
 	err               error // of connecting
 	received          int
@@ -295,15 +299,33 @@ func (s *outStream) RecvMsg(m any) error {
 	case <-s.t.ctx.Done(): // closing the transport stops all of protoactor's endpoints
 	case <-time.After(time.Second): // protoactor settles at once, so this does not happen
 	}
-	s.t.mu.Lock()
-	if s.t.streams[s.address] == s {
-		delete(s.t.streams, s.address)
-	}
-	s.t.mu.Unlock()
-	if s.replaced.Load() { // protoactor knows; any other error would end the new connection's endpoint
+	if s.followed() || s.replaced.Load() { // protoactor knows; any other error would end the new connection's endpoint
 		return io.EOF
 	}
 	return err
+}
+
+// followed reports whether the address has an endpoint with a newer stream; otherwise it forgets this one. If an endpoint ends while its
+// stream is being dialed, because the process has left, protoactor makes another endpoint when the stream is settled. The error of each
+// stream would then end the endpoint of the next, while that is dialed, and the address would be dialed forever.
+func (s *outStream) followed() bool {
+	for end := time.Now().Add(followTime); s.latest() && s.doubted.Load() && s.t.ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(followTime / 100) // until the other endpoint dials
+	}
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	last := s.t.streams[s.address]
+	if last == s {
+		delete(s.t.streams, s.address)
+	}
+	return last != s && last != nil
+}
+
+// latest reports whether the address has no newer stream.
+func (s *outStream) latest() bool {
+	s.t.mu.Lock()
+	defer s.t.mu.Unlock()
+	return s.t.streams[s.address] == s
 }
 
 // recvAnswer waits for the answer to the connect request. If there is none, it fakes one.
