@@ -234,6 +234,11 @@ func (a *app) planConfig(ctx context.Context, cmd *cobra.Command, path string, o
 	if err != nil {
 		return err
 	}
+	for key, set := range map[string]bool{"preference.loss": cfg.Preference.Loss != "", "distill.from": cfg.Distill.From != ""} {
+		if set && o.check {
+			return cfg.Errorf(key, "the run learns from documents, but --check trains on random tokens; leave --check out")
+		}
+	}
 	load := func(sets []string) (*config.Config, error) {
 		return loadConfig(path, append(append([]string{}, o.sets...), sets...))
 	}
@@ -271,6 +276,9 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, w
 		warn(text)
 	}
 	if _, err := b.CheckWorld(1); err != nil {
+		return &troupe.SetupError{Err: err}
+	}
+	if _, err := b.Before(); err != nil { // before layers are measured, which takes a while
 		return &troupe.SetupError{Err: err}
 	}
 	if r.cluster.MemoryBytes == 0 {

@@ -7,7 +7,7 @@ steps, as long as it reaches the target. Prints two Markdown tables, and the tok
 Exits with 1 if that is above --limit. It needs no peer.
 
 --shape 30m trains a GPT-2 of 28 million parameters in its layers on the same text in bfloat16, 2,048 tokens a step: about 20 minutes on
-two idle cores of an AMD EPYC with AVX-512 BF16. Give --steps, --rates and --shares for more.
+two idle cores with AVX-512 BF16. Give --steps, --rates and --shares for more.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Runs:
         command = [self.o.engine, "run", CONFIG, "--quiet"]
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
-        subprocess.run([str(c) for c in command], check=True, env={"PATH": "/usr/bin:/bin", "TEXT": "unused"})
+        subprocess.run([str(c) for c in command], check=True, stdout=subprocess.DEVNULL, env={"PATH": "/usr/bin:/bin", "TEXT": "unused"})
         lines = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
         last = [line for line in lines if line.get("val_loss") is not None][-1]
         assert last["step"] == steps, f"the last validation is of step {last['step']}, not of {steps}"

@@ -56,7 +56,9 @@ device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
 """)
         _, peak = pretrained.run([o.engine, "run", out + ".toml"])
         # The run writes its config, loads the reference model and computes all pairs.
-        took = os.path.getmtime(os.path.join(out, "reference.json")) - os.path.getmtime(os.path.join(out, "config.toml"))
+        kept, took = os.path.join(out, "reference.json"), None
+        if os.path.exists(kept):
+            took = os.path.getmtime(kept) - os.path.getmtime(os.path.join(out, "config.toml"))
         lines = lora.lines_of(out)
     tenth = max(1, len(lines) // 10)
     for name, part in ("first", lines[:tenth]), ("last", lines[-tenth:]):
@@ -65,7 +67,8 @@ device = {{kind = "cpu", threads = {o.threads}, dtype = "{o.dtype}"}}
     print("validation:", lines[-1]["val_metrics"])
     step = statistics.median(line["step_ms"] for line in lines) / 1000
     as_many = step * o.pairs / (o.sequences / 2)
-    print(f"reference: {took:.1f} s for {o.pairs} pairs, which take {as_many:.1f} s in steps: {took / as_many:.2f}; {took / step / o.steps:.2f} of a step for each step of the run")
+    if took is not None:
+        print(f"reference: {took:.1f} s for {o.pairs} pairs, which take {as_many:.1f} s in steps: {took / as_many:.2f}; {took / step / o.steps:.2f} of a step for each step of the run")
     print(f"peak memory: {peak / 2**20:,.0f} MiB")
 
 

@@ -34,9 +34,11 @@ func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 		return nil, err
 	}
 	whole := &sample{model: model, decoders: mostDecoders, shrunk: 1}
+	options := b.StageOptions(0)
+	withoutFields(&options)
 	for _, sequences := range microbatches {
 		e := &estimator{DryStream: tensorops.NewDryStream(), gpu: g}
-		m, err := newMeter(whole, b.StageOptions(0), e, sequences, false)
+		m, err := newMeter(whole, options, e, sequences, false)
 		if err != nil {
 			return nil, err
 		}

@@ -57,12 +57,7 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 		ranks := b.Grid().TensorSize(0) * b.Grid().Size(grid.Context)
 		typical = func(v []float64) float64 { return slowestOf(ranks, v) }
 	}
-	options.Distill = nil                    // measured microbatches have no teacher
-	if options.Preference.NeedsReference() { // nor a reference model; the loss that needs none computes as much
-		own := *options.Preference
-		own.Loss = stages.ORPO
-		options.Preference = &own
-	}
+	withoutFields(&options)
 	var updates []float64
 	var first *sample
 	for _, sequences := range microbatches {
@@ -97,6 +92,17 @@ func measure(ctx context.Context, b *plan.Plan, microbatches []int, seconds floa
 	progress("actions that run at the same time")
 	c.Shares, err = measureShares(ctx, b, first, dev, microbatches[0])
 	return c, err
+}
+
+// withoutFields replaces losses that read more than tokens: a measured microbatch has neither what a teacher nor what a reference model
+// says. A loss of preferences that needs no reference model computes as much.
+func withoutFields(o *stages.Options) {
+	o.Distill = nil
+	if o.Preference.NeedsReference() {
+		own := *o.Preference
+		own.Loss = stages.ORPO
+		o.Preference = &own
+	}
 }
 
 // meter runs some of a model's layers, each as its own chunk, and times their

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/ggufmodel"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -52,15 +53,15 @@ func (p *Plan) CheckBefore() error {
 	if err != nil || b == nil {
 		return err
 	}
-	has, free := "this machine has %s free", float64(device.HostFreeBytes())
-	if limit := p.cfg.Device.MemoryGiB * (1 << 30); limit > 0 && (free == 0 || limit < free) {
+	has, free := "this machine has %s free", device.HostFreeBytes()
+	if limit := int64(p.cfg.Device.MemoryGiB * (1 << 30)); limit > 0 && (free == 0 || limit < free) {
 		has, free = "device.memory_gib allows %s", limit
 	}
-	if free == 0 || float64(b.Bytes) <= free {
+	if free == 0 || b.Bytes <= free {
 		return nil
 	}
 	return p.cfg.Errorf(b.key, "%w: before the first step one process computes %s on its CPU and needs %s, but "+has+"; %s", ErrMemory, b.What,
-		GiB(float64(b.Bytes)), GiB(free), b.advice)
+		words.Bytes(b.Bytes), words.Bytes(free), b.advice)
 }
 
 // ReferenceOptions are the options of the stage that computes the reference model.

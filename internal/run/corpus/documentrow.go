@@ -105,7 +105,7 @@ func (m row) found() string {
 func (m row) unknown() error {
 	hint := "data.fields names keys that are called otherwise"
 	if m.has("chosen") && m.has("rejected") {
-		hint = "to learn from preferences, set preference.loss"
+		hint = "only a run with preference.loss learns from \"chosen\" and \"rejected\""
 	}
 	return fmt.Errorf("the object has %s, but needs \"text\", \"prompt\" and \"completion\", \"messages\", \"conversations\", "+
 		"or \"instruction\" and \"output\"; %s", m.found(), hint)
