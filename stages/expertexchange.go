@@ -131,29 +131,27 @@ func (f *expertFFN) weightGrads(c *pass, s *expertState, came tensorops.Tensor) 
 	return dweights
 }
 
-// earlyRows are rows that an input gradient keeps for the weight gradient that follows at once, which would send for them again: those
-// of the output's gradient, and those of the norm's output n.
-type earlyRows struct{ dy, n, nRows tensorops.Tensor }
-
-func (e *earlyRows) drop(l *tensorops.List) { free(l, &e.dy, &e.n, &e.nRows) }
-
-// take returns one of the tensors, which belongs to the caller from now on.
-func (*earlyRows) take(t *tensorops.Tensor) tensorops.Tensor {
-	was := *t
-	*t = tensorops.Tensor{}
-	return was
+// earlyGrads is what an input gradient does of the weight gradient that follows at once: it adds the gradients of the experts'
+// matrices while rows are on their way back, from rows that would travel twice otherwise. n is the norm's output.
+type earlyGrads struct {
+	n    tensorops.Tensor
+	done bool
 }
 
-// keepsRows reports whether the input gradient keeps the rows of the output's gradient.
-func (f *expertFFN) keepsRows(c *pass) bool {
+func (e *earlyGrads) drop(l *tensorops.List) {
+	free(l, &e.n)
+	e.done = false
+}
+
+// gradsEarly reports whether the input gradient adds the gradients of the experts' matrices.
+func (f *expertFFN) gradsEarly(c *pass) bool {
 	_, alone := f.group(c)
-	return !alone && c.overlapsExperts() && c.weightsToo && f.trainsOutput()
+	return !alone && c.overlapsExperts() && c.weightsToo
 }
 
-// beginNorm sends the experts their rows of the norm's output if the weight gradient follows at once: on the way beside those that go
-// back, they wait for nobody.
+// beginNorm sends the experts their rows of the norm's output, if the input gradient needs them.
 func (f *expertFFN) beginNorm(c *pass, s *expertState, norm func() tensorops.Tensor) exchanging {
-	if _, alone := f.group(c); alone || !c.overlapsExperts() || !c.weightsToo {
+	if !f.gradsEarly(c) {
 		return exchanging{}
 	}
 	s.early.n = norm()

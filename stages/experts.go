@@ -28,7 +28,7 @@ type expertState struct {
 	activation tensorops.Tensor
 	du         [2]tensorops.Tensor
 	dlogits    tensorops.Tensor
-	early      earlyRows
+	early      earlyGrads
 }
 
 func (s *expertState) drop(l *tensorops.List) {
@@ -155,15 +155,14 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
 	offsets, sources := f.rowOffsets(c, s)
 	o.Sources = sources
-	sent, weights := f.beginDispatch(c, s, dy), f.beginWeights(c, s)
-	c.end(&sent, &weights)
+	sent, weights, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginNorm(c, s, norm)
+	c.end(&sent, &weights, &ofNorm)
 	rows := sent.came
 	dg := c.AllocLike(s.u[0])
 	c.GroupedMatMul(dg, rows, c.weight(f.down), offsets, o)
 	f.adapters[ofDown].inputGrad(c, s, dg, rows)
-	if f.keepsRows(c) {
-		s.early.dy = rows
-	} else {
+	early := f.gradsEarly(c)
+	if !early {
 		c.Free(rows)
 	}
 	s.activation = c.AllocLike(s.u[0])
@@ -180,9 +179,12 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	f.adapters[ofGate].inputGrad(c, s, drows, s.du[0])
 	f.adapters[ofUp].inputGrad(c, s, drows, s.du[1])
 	back := f.begin(c, s, drows, true)
-	n := f.beginNorm(c, s, norm)
-	c.end(&ofWeights, &back, &n)
-	s.early.nRows = n.came
+	if early { // while they are on their way
+		f.outputGrads(c, s, rows)
+		f.rowGrads(c, s, ofNorm.came)
+		s.early.done = true
+	}
+	c.end(&ofWeights, &back)
 
 	dweights := f.weightGrads(c, s, ofWeights.came)
 	f.weighBias(c, s, dweights, dy)
@@ -209,36 +211,18 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor, norm func() tensorops.Tensor) {
 	s := st.(*expertState)
 	f.count(c, s)
-	if f.trainsOutput() {
-		rows := s.early.take(&s.early.dy)
-		if !rows.Valid() {
-			rows = f.dispatch(c, s, dy)
-		}
-		if !f.down.frozen() {
-			f.addWeightGrad(c, s, f.down, rows, s.activation)
-		}
-		if f.biases != nil {
-			f.biasGrad(c, s, f.biases.down, rows, true)
-		}
-		f.adapters[ofDown].weightGrad(c, s, s.activation, rows)
-		c.Free(rows)
+	if f.trainsOutput() && !s.early.done {
+		f.outputGrads(c, s, f.dispatch(c, s, dy))
 	}
 	free(c.List, &s.activation)
 	if f.shared != nil {
 		f.shared.downGrad(c, s.shared, dy)
 	}
-	n, rows := s.early.take(&s.early.n), s.early.take(&s.early.nRows)
-	if !n.Valid() {
+	n := s.early.n
+	if s.early.n = (tensorops.Tensor{}); !s.early.done {
 		n = norm()
-		rows = f.dispatch(c, s, n)
+		f.rowGrads(c, s, f.dispatch(c, s, n))
 	}
-	for i, w := range []use{f.gate, f.up} {
-		if !w.frozen() {
-			f.addWeightGrad(c, s, w, s.du[i], rows)
-		}
-		f.adapters[i].weightGrad(c, s, rows, s.du[i])
-	}
-	c.Free(rows)
 	if b := f.biases; b != nil {
 		f.biasGrad(c, s, b.gate, s.du[0], false)
 		f.biasGrad(c, s, b.up, s.du[1], false)
@@ -258,4 +242,31 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 	}
 	c.Free(n)
 	s.drop(c.List)
+}
+
+// outputGrads adds the gradients of the last matrices of the experts from the rows of the output's gradient, which it owns.
+func (f *expertFFN) outputGrads(c *pass, s *expertState, rows tensorops.Tensor) {
+	if !f.trainsOutput() {
+		c.Free(rows)
+		return
+	}
+	if !f.down.frozen() {
+		f.addWeightGrad(c, s, f.down, rows, s.activation)
+	}
+	if f.biases != nil {
+		f.biasGrad(c, s, f.biases.down, rows, true)
+	}
+	f.adapters[ofDown].weightGrad(c, s, s.activation, rows)
+	c.Free(rows)
+}
+
+// rowGrads adds the gradients of the first matrices from the rows of the norm's output, which it owns.
+func (f *expertFFN) rowGrads(c *pass, s *expertState, rows tensorops.Tensor) {
+	for i, w := range []use{f.gate, f.up} {
+		if !w.frozen() {
+			f.addWeightGrad(c, s, w, s.du[i], rows)
+		}
+		f.adapters[i].weightGrad(c, s, rows, s.du[i])
+	}
+	c.Free(rows)
 }

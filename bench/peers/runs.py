@@ -21,6 +21,7 @@ context = 256
 tie_embeddings = {tied}
 [data]
 train = ["text"]
+invalid_utf8 = "bytes"
 [batch]
 sequences = 16
 microbatch = {microbatch}
