@@ -317,7 +317,11 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 			return nil, usagef("--%s can't be combined with --table: the table defines it; use only one", name)
 		}
 	}
-	return plan.ReadTable(o.table)
+	t, err := plan.ReadTable(o.table)
+	if err == nil && t.HasParts() {
+		return nil, fmt.Errorf("%s has actions in parts, whose times --costs does not give; write whole pairs, (0F5;0B3)OVERLAP_F_B", o.table)
+	}
+	return t, err
 }
 
 // writeCommunication writes a table with sends and receives.

@@ -27,7 +27,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 			continue
 		}
 		err := a.lostError(s, why)
-		s.Member, s.lost, s.why = m, true, err
+		s.lost, s.why = true, err
 		if a.err == nil {
 			a.err = err
 			close(a.gone)
@@ -39,9 +39,21 @@ func (a *attempt) lost(m beat.Member, why error) {
 		if a.actors != nil {
 			a.actors.Lost(s.ranks, err)
 		} else if len(s.ranks) > 0 {
-			a.tellWaiting(fmt.Sprintf("%v; the run uses other workers", err))
+			then := "the run uses other workers"
+			if a.renewal != nil {
+				then = "its ranks are replaced next"
+			}
+			a.tellWaiting(fmt.Sprintf("%v; %s", err, then))
 		}
 	}
+}
+
+// hasFailed reports whether a worker is lost already, and not only about to leave.
+func (a *attempt) hasFailed(worker uuid.UUID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.shareOf(worker)
+	return s != nil && s.lost && !errors.Is(s.why, errLeaves)
 }
 
 func (a *attempt) lostError(s *share, why error) error {

@@ -45,7 +45,9 @@ func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
 		return
 	}
 	if why := reply.GetGaveUp(); why != "" { // it stays a member and can get ranks again
-		a.lost(m, fmt.Errorf("it released its ranks: %s", words.Cut(why, apiwire.LimitErrorBytes)))
+		if !a.hasFailed(m.ID) { // each beat says so until the ranks are released
+			a.lost(m, fmt.Errorf("it released its ranks: %s", words.Cut(why, apiwire.LimitErrorBytes)))
+		}
 		return
 	}
 	defer a.rebalance()

@@ -15,8 +15,8 @@ import (
 )
 
 // keptPart holds the stages of a part that has ended, for an attempt that continues it. It belongs to the membership until such an
-// attempt takes it, or until it is closed: when the coordinator assigns or releases anything else, is silent for longer than the lease, or
-// is another one.
+// attempt takes it, or until it is closed: when the coordinator assigns anything else, releases that attempt, is silent for longer than
+// the lease, or is another one.
 type keptPart struct {
 	attempt uuid.UUID
 	digest  string // of the plan

@@ -56,19 +56,22 @@ func (w *membership) released(m *wire.Release) {
 	if err != nil {
 		return
 	}
+	const why = "the coordinator released them"
 	p := w.parts[id]
-	k := w.kept
-	w.kept = nil
+	var k *keptPart
+	if w.kept != nil && w.kept.attempt == id { // else it may be of another run, between two attempts
+		k, w.kept = w.kept, nil
+	}
 	w.saved = m.SavedStep
 	delete(w.gaveUp, id)
+	if p != nil {
+		p.end(why) // before the lock is free, or its stages might still be kept
+	}
 	w.running.Go(func() { // ends with the attempt's stages
 		if p != nil {
-			w.mu.Lock()
-			p.end("the coordinator released them")
-			w.mu.Unlock()
 			p.wait()
 		}
-		k.close("the coordinator released them")
+		k.close(why)
 		w.tell(&wire.Control{Kind: &wire.Control_Released{Released: &wire.Released{Attempt: id[:]}}})
 	})
 }

@@ -14,8 +14,7 @@ func Generate(s Spec) (*Table, error) {
 		return nil, err
 	}
 	if s.Schedule == Auto && s.Pairs && !s.ForwardOnly {
-		return nil, fmt.Errorf("%w: schedule auto chooses none with overlapped pairs: choose %s, %s or %s", ErrSpec, DualPipeV, OneFOneB,
-			EagerOneFOneB)
+		return nil, s.noPairs()
 	}
 	if s.Schedule == Auto {
 		return s.auto()
@@ -192,7 +191,7 @@ func (s Spec) warmUp(rank int) int {
 	case None:
 		return s.Chunks - 1
 	case OneFOneB, ZBH1:
-		if s.Pairs { // a forward goes through a rank in the time of a pair, and so does a backward
+		if s.Pairs && s.Schedule == OneFOneB { // a forward goes through a rank in the time of a pair, and so does a backward
 			return min(2*below, all)
 		}
 		return min(below, all)

@@ -9,18 +9,27 @@ import (
 // Spec.Pairs. A rank then starts the forward at the latest with the backward. So the rows must warm
 // up twice as long as 1F1B's, or a rank and the next one would wait for each other's pairs in turn.
 func (s Spec) withPairs(t *Table) error {
+	switch s.Schedule {
+	case None, OneFOneB, EagerOneFOneB, DualPipeV:
+	default: // zero-bubble schedules put weight gradients between the two, and interleaved would hold more than is documented
+		return s.noPairs()
+	}
 	for r, row := range t.Ranks {
 		t.Ranks[r] = paired(row)
 	}
 	if !t.HasPairs() {
-		return fmt.Errorf("%w: schedule %s has no overlapped pairs on these sizes, and no backward directly before a forward: "+
-			"choose %s, %s or %s", ErrSpec, s.Schedule, DualPipeV, OneFOneB, EagerOneFOneB)
+		return fmt.Errorf("%w: with %d microbatches, no backward of schedule %s comes before a forward, so none can be overlapped: "+
+			"use more microbatches", ErrSpec, s.Microbatches, s.Schedule)
 	}
 	if _, err := Check(t); err != nil {
-		return fmt.Errorf("%w: with overlapped pairs schedule %s does not end: choose %s, %s or %s: %w", ErrSpec, s.Schedule, DualPipeV,
-			OneFOneB, EagerOneFOneB, err)
+		return fmt.Errorf("%w: %w", s.noPairs(), err)
 	}
 	return nil
+}
+
+func (s Spec) noPairs() error {
+	return fmt.Errorf("%w: schedule %s has no overlapped pairs: choose %s, %s, %s or %s", ErrSpec, s.Schedule, DualPipeV, OneFOneB,
+		EagerOneFOneB, None)
 }
 
 func paired(row []Action) []Action {

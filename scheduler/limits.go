@@ -6,7 +6,7 @@ const (
 	// need half of it.
 	MaxActions = 1 << 26
 	// MaxParts limits the parts of an action.
-	MaxParts = 1<<16 - 1
+	MaxParts = 1 << 12
 	// MaxSkips limits the skip edges of one table. It allows one between any two of 256 chunks.
 	MaxSkips = 1 << 15
 	// MaxTableBytes limits the text of a table, in bytes. It is 16 bytes for each of MaxActions

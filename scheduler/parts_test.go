@@ -126,13 +126,19 @@ func TestPairs(t *testing.T) {
 	}
 	for _, s := range []Spec{
 		{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true},
-		{Schedule: ZBH1, Ranks: 2, Chunks: 1, Microbatches: 1, Pairs: true},
+		{Schedule: ZBH1, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true},
+		{Schedule: ZBH2, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true},
+		{Schedule: Interleaved, Ranks: 2, Chunks: 2, Microbatches: 4, Pairs: true},
 		{Schedule: Auto, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true},
 	} {
 		table, err := Generate(s)
-		if !errors.Is(err, ErrSpec) || table != nil || !strings.Contains(err.Error(), "choose dualpipev, 1f1b or eager-1f1b") {
+		if !errors.Is(err, ErrSpec) || table != nil || !strings.Contains(err.Error(), "choose dualpipev, 1f1b, eager-1f1b or none") {
 			t.Errorf("%+v: %v, %v", s, table, err)
 		}
+	}
+	one := Spec{Schedule: OneFOneB, Ranks: 2, Chunks: 1, Microbatches: 1, Pairs: true}
+	if _, err := Generate(one); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "use more microbatches") {
+		t.Errorf("%+v: %v", one, err)
 	}
 	s := Spec{Schedule: GPipe, Ranks: 2, Chunks: 1, Microbatches: 4, Pairs: true, ForwardOnly: true}
 	if _, err := Generate(s); err != nil {
@@ -171,7 +177,7 @@ func TestBrokenParts(t *testing.T) {
 	for cell, want := range map[string]string{
 		"0FD1":                                   "FD stands alone",
 		"(0F1.1;0FD1)OVERLAP_F_B":                `"0FD1" has no number of a part`,
-		"(0F1.0;0FD1.1)OVERLAP_F_B":              "part 0: want 1 to 65535",
+		"(0F1.0;0FD1.1)OVERLAP_F_B":              "part 0: want 1 to 4096",
 		"(0F1.1;0FD1.65536)OVERLAP_F_B":          "part 65536",
 		"(0F1.1;0SEND_F1.1)OVERLAP_F_B":          `unknown type "SEND_F"`,
 		"(0F1.1;0FD1.1x)OVERLAP_F_B":             `unexpected "x" after the part`,

@@ -120,14 +120,6 @@ func OpenUnread(files []string) (*Unread, error) {
 	return u, nil
 }
 
-// Len returns the number of bytes of the text. A table has its own, before it is unpacked.
-func (u *Unread) Len() (n int64) {
-	for _, b := range u.bytes {
-		n += b
-	}
-	return n
-}
-
 // Identity returns the identity of the text.
 func (u *Unread) Identity() (Identity, error) { return u.identity() }
 

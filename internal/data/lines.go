@@ -10,7 +10,7 @@ import (
 const MaxLineBytes = 64 << 20
 
 // Lines calls line with every line of the files that is not blank, without its line end, and with its
-// place: rows count from 1. The text is not a copy.
+// place: rows count from 1. The text is not a copy. An error of line ends it, and is returned as it is.
 func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
 	for i := range t.starts {
 		at, end := t.span(i)
@@ -24,7 +24,7 @@ func (t *Text) Lines(line func(file string, row int, text []byte) error) error {
 			}
 			if text := bytes.TrimRight(t.bytes[at:next], "\r\n"); len(bytes.TrimSpace(text)) > 0 {
 				if err := line(t.files[i], row, text); err != nil {
-					return fmt.Errorf("%s, row %d: %w", plain(t.files[i]), row, err)
+					return err
 				}
 			}
 			at = next

@@ -39,7 +39,7 @@ func TestExpertOverlapRefused(t *testing.T) {
 		{[]string{"pipeline.stages=2", "pipeline.schedule=1f1b"}, nil},
 		{one, nil},
 		{[]string{"pipeline.stages=2", "pipeline.schedule=gpipe"}, []string{"pipeline.schedule", "gpipe has no overlapped pairs",
-			"choose dualpipev, 1f1b or eager-1f1b"}},
+			"choose dualpipev, 1f1b, eager-1f1b or none"}},
 		{append(one, table("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")), nil},
 		{append(one, table("0F0,0F1,0B0,0B1\n")), []string{"parallel.expert_overlap", "no overlapped pair", "OVERLAP_F_B"}},
 		{append(one, table("0F0,(0F1.1;0FD1.1;0B0.1;0F1.2)OVERLAP_F_B,0B1\n")), []string{"pipeline.schedule", "has actions in parts"}},

@@ -43,7 +43,10 @@ func ReadChoices(patterns []string) (items []ChoiceItem, err error) {
 		item, err := readChoice(line)
 		item.File, item.Row = file, row
 		items = append(items, item)
-		return err // Lines adds the file and the row
+		if err != nil {
+			return fmt.Errorf("%s, row %d: %w", data.Plain(file), row, err)
+		}
+		return nil
 	})
 	if err == nil && len(items) == 0 {
 		err = fmt.Errorf("%w: %s has no items", data.ErrEmpty, Listed(files))

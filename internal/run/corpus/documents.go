@@ -19,8 +19,11 @@ import (
 // they are joined, each ended by the model's end token, and trained on in windows as any text. Else
 // each is a sequence of its own, of which completions, and what the assistant says, are learned.
 
-// blockLines is how many lines are encoded at a time, by all cores.
-const blockLines = 1 << 14
+// blockLines and blockBytes bound what is encoded at a time, by all cores.
+const (
+	blockLines = 1 << 14
+	blockBytes = 32 << 20
+)
 
 // rowLine is a line of a file.
 type rowLine struct {
@@ -41,17 +44,18 @@ func readDocuments(text *data.Text, r *documentReader) (*data.Documents, error) 
 		}
 	}
 	block := make([]rowLine, 0, blockLines)
+	bytes := 0
 	next := func() error {
 		docs, err := r.readBlock(block)
-		block = block[:0]
+		block, bytes = block[:0], 0
 		if err != nil {
 			return err
 		}
 		return give(docs)
 	}
 	err := text.Lines(func(file string, row int, text []byte) error {
-		block = append(block, rowLine{file, row, text})
-		if len(block) < blockLines {
+		block, bytes = append(block, rowLine{file, row, text}), bytes+len(text)
+		if len(block) < blockLines && bytes < blockBytes {
 			return nil
 		}
 		return next()

@@ -98,7 +98,7 @@ func idsOf[T any](s *TokenStore, files []string, accept func(data.Identity) erro
 		if err != nil {
 			return v, err
 		}
-		if u != nil && s.kept(r.tok, r.rows, u.Len()) {
+		if u != nil {
 			v, ok, err := loadUnread(s, u, len(files), accept, r)
 			if ok || err != nil {
 				return v, err

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/troupe-ml/troupe/checkpoint"
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/data"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
+	"github.com/troupe-ml/troupe/internal/tokenizer"
 )
 
 // TestKeptRows: the ids of large files of rows are kept with any tokenizer, and read again; those of small ones are not.
@@ -64,6 +67,31 @@ func TestKeptRows(t *testing.T) {
 		}
 		if err := errors.Join(d.Close(), fsys.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestBadRow: a fault is reported once, with its own row, in whatever block of lines it is.
+func TestBadRow(t *testing.T) {
+	for _, row := range []int{17, blockLines + 3} {
+		rows := filepath.Join(t.TempDir(), "rows.jsonl")
+		writeLines(t, rows, 2*blockLines, func(i int) string {
+			if i+1 == row {
+				return `{"prompt": 3}`
+			}
+			return `{"text": "a"}`
+		})
+		text, err := data.ReadText([]string{rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := newDocumentReader(tokenizer.Bytes{}, rundir.Talk{}, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = readDocuments(text, r)
+		if want := fmt.Sprintf("rows.jsonl, row %d: ", row); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), ", row ") != 1 {
+			t.Errorf("row %d: %v, want it once, with %q", row, err, want)
 		}
 	}
 }
