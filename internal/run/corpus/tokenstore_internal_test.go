@@ -90,7 +90,8 @@ func TestBadRow(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = readDocuments(text, r)
-		if want := fmt.Sprintf("rows.jsonl, row %d: ", row); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), ", row ") != 1 {
+		if want := fmt.Sprintf("rows.jsonl, row %d: ", row); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Count(err.Error(), ", row ") != 1 {
 			t.Errorf("row %d: %v, want it once, with %q", row, err, want)
 		}
 	}
