@@ -192,7 +192,7 @@ func (d *dying) train() {
 		select {
 		case <-r.Done():
 		case <-time.After(time.Minute):
-			d.t.Fatalf("the run does not end:\n%v", r.Status())
+			d.hangs(r, parts)
 		}
 		out := r.Wait()
 		kept := d.kept(parts, lost)
@@ -222,6 +222,19 @@ func (d *dying) train() {
 		loading = lost
 		r, parts = d.begin(out.Carry, kept, lost)
 	}
+}
+
+// hangs fails the test with what all stages say, each in its own process, and ends them.
+func (d *dying) hangs(r *actors.Run, parts []*actors.Stages) {
+	text := fmt.Sprintf("%d deaths, %d renewals; %v", d.deaths, d.renewals, r.Status())
+	for rank, p := range parts {
+		text += fmt.Sprintf("\nstage %d at %s: %v", rank, d.all[d.hosts[rank]].name, p.Status())
+	}
+	r.Kill()
+	for _, p := range parts {
+		p.Kill()
+	}
+	d.t.Fatalf("the run does not end: %s", text)
 }
 
 // victims chooses the ranks whose processes die: one, or a second one while the attempt ends, rarely the holder of the first.
