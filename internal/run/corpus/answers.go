@@ -172,6 +172,7 @@ func splitAnswers(docs *data.Documents, valFraction float64) (train, val *data.D
 func fitAnswers(docs *data.Documents, context int, tooLong string, differ bool) (r *data.Records, c DocumentCounts, err error) {
 	r, c = data.NewRecords(docs), DocumentCounts{Total: docs.Len()}
 	most := context + 1
+	alike := alikePairs{context: context}
 	for i := range docs.Len() {
 		n, first := docs.IDs(i), docs.FirstTarget(i)
 		file, row := docs.Place(i)
@@ -192,7 +193,7 @@ func fitAnswers(docs *data.Documents, context int, tooLong string, differ bool) 
 		kept := docs.Targets(i, n)
 		c.Learned, c.TargetsLeftOut, c.Tokens = c.Learned+kept, c.TargetsLeftOut+all-kept, c.Tokens+int64(n)
 		r.Add(i, n)
-		if !differ || i%2 == 0 || all == kept && docs.IDs(i-1) <= most { // answers that are not cut differ
+		if !differ || i%2 == 0 || docs.IDs(i) <= most && docs.IDs(i-1) <= most { // answers that are not cut differ
 			continue
 		}
 		same, err := sameRecords(r, i-1, i)
@@ -200,11 +201,43 @@ func fitAnswers(docs *data.Documents, context int, tooLong string, differ bool) 
 			return nil, c, err
 		}
 		if same {
-			return nil, c, fmt.Errorf("%s: the answers differ only after the context of %s, where they are cut; "+
-				"raise model.context, or remove the line", where, words.Plural(context, "token"))
+			alike.add(where)
 		}
 	}
+	if err := alike.err(); err != nil {
+		return nil, c, err
+	}
 	return r, c, nil
+}
+
+// alikePairs are the pairs of answers that are the same where they are cut.
+type alikePairs struct {
+	context, n int
+	first      []string // places of the first few
+}
+
+func (a *alikePairs) add(where string) {
+	const most = 5
+	if a.n++; a.n <= most {
+		a.first = append(a.first, where)
+	}
+}
+
+func (a *alikePairs) err() error {
+	context := words.Plural(a.context, "token")
+	switch {
+	case a.n == 0:
+		return nil
+	case a.n == 1:
+		return fmt.Errorf("%s: the answers differ only after the context of %s, where they are cut; raise model.context, or remove the line",
+			a.first[0], context)
+	}
+	text := strings.Join(a.first, "; ")
+	if more := a.n - len(a.first); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return fmt.Errorf("the answers of %d lines differ only after the context of %s, where they are cut: %s; raise model.context, "+
+		"or remove the lines", a.n, context, text)
 }
 
 // sameRecords reports whether two records are the same.

@@ -191,6 +191,57 @@ func TestAnswerSource(t *testing.T) {
 	})
 }
 
+// TestAlikeAnswers: answers that are the same where they are cut are one error with the first of their places and their number, also if
+// only what is not learned is cut.
+func TestAlikeAnswers(t *testing.T) {
+	const context = 3 // 4 ids
+	learned := func(ids int) data.Document {
+		d := data.Document{Learn: make([]bool, ids)}
+		for i := range ids {
+			d.IDs = append(d.IDs, int32(i))
+			d.Learn[i] = i > 0 && i <= context
+		}
+		return d
+	}
+	for _, c := range []struct {
+		name    string
+		lengths [][2]int // of the answers of each line
+		want    string   // "": no error
+	}{
+		{"both end before the cut", [][2]int{{3, 4}, {4, 3}, {2, 3}}, ""},
+		{"one is shorter where the other is cut", [][2]int{{3, 6}, {6, 3}}, ""},
+		{"the first is cut", [][2]int{{2, 3}, {5, 4}},
+			"a.jsonl, row 2: the answers differ only after the context of 3 tokens, where they are cut; raise model.context, or remove the line"},
+		{"the second is cut in what is not learned", [][2]int{{2, 3}, {4, 5}}, "a.jsonl, row 2: the answers differ only after the context"},
+		{"both are cut", [][2]int{{5, 6}}, "a.jsonl, row 1: the answers differ only after the context"},
+		{"two lines", [][2]int{{4, 5}, {2, 3}, {5, 4}}, "the answers of 2 lines differ only after the context of 3 tokens, where they are cut: " +
+			"a.jsonl, row 1; a.jsonl, row 3; raise model.context, or remove the lines"},
+		{"many lines", slices.Repeat([][2]int{{4, 5}}, 7), "the answers of 7 lines differ only after the context of 3 tokens, " +
+			"where they are cut: a.jsonl, row 1; a.jsonl, row 2; a.jsonl, row 3; a.jsonl, row 4; a.jsonl, row 5; and 2 more; " +
+			"raise model.context, or remove the lines"},
+	} {
+		var all []data.Document
+		for i, line := range c.lengths {
+			for _, n := range line {
+				d := learned(n)
+				d.File, d.Row = "a.jsonl", i+1
+				all = append(all, d)
+			}
+		}
+		docs, err := data.HoldDocuments(all, 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = fitAnswers(docs, context, "cut", true)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if _, _, err := fitAnswers(docs, context, "cut", false); err != nil {
+			t.Errorf("%s, for a loss that compares no pairs: %v", c.name, err)
+		}
+	}
+}
+
 func FuzzAnswers(f *testing.F) {
 	for _, line := range []string{`{"prompt": "a", "chosen": "b", "rejected": "c"}`, `{"prompt": "a", "completion": "b", "label": true}`,
 		`{"chosen": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": [{"role": "user"}]}`,
