@@ -278,7 +278,10 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, w
 	if _, err := b.CheckWorld(1); err != nil {
 		return &troupe.SetupError{Err: err}
 	}
-	if _, err := b.Before(); err != nil { // before layers are measured, which takes a while
+	switch _, err := b.Before(); { // before layers are measured, which takes a while
+	case b.MissingTeacher(err):
+		warn(fmt.Sprintf("%v; only a run that resumes needs no teacher, and the memory of the pass that computes it is left out", err))
+	case err != nil:
 		return &troupe.SetupError{Err: err}
 	}
 	if r.cluster.MemoryBytes == 0 {

@@ -77,17 +77,20 @@ type Prediction struct {
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
-	// Before is a pass before the first step, whose memory is free again then; nil: there is none.
+	// Before is a pass before the first step, whose memory is free again then; nil: there is none, or the teacher is missing.
 	Before *plan.Before `json:"before,omitempty"`
 
 	Order    *scheduler.Table    `json:"-"`
 	Timeline *scheduler.Timeline `json:"-"`
+
+	shared bool // all ranks share one device
 }
 
-// NeedBytes returns the memory that the fullest device needs.
+// NeedBytes returns the memory that the fullest device needs. If one device has all ranks, that is this machine, which also computes
+// Before. Where each rank has its own, Before takes no rank's memory.
 func (p *Prediction) NeedBytes() int64 {
 	var most int64
-	if p.Before != nil {
+	if p.Before != nil && p.shared {
 		most = p.Before.Bytes
 	}
 	for d := range p.TensorBytes {
@@ -240,7 +243,7 @@ func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 		return err
 	}
 	devices := b.Grid().World()
-	if cluster.Devices <= 1 {
+	if p.shared = cluster.Devices <= 1; p.shared {
 		devices = 1
 	}
 	copies, err := b.CopyBytes()
@@ -267,6 +270,9 @@ func (c Devices) before(b *plan.Plan) (*plan.Before, error) {
 		return known, nil
 	}
 	pass, err := b.Before()
+	if b.MissingTeacher(err) { // of a run that may resume without it
+		err = nil
+	}
 	if err == nil && c.befores != nil {
 		c.befores[size] = pass
 	}

@@ -474,7 +474,7 @@ func (s *search) playFitting(w way) (*Option, error) {
 	}
 	o, err := s.predict(w, b)
 	if err == nil {
-		o.TensorBytes, o.CheckpointBytes, o.Before, o.Fits = held.TensorBytes, held.CheckpointBytes, held.Before, true
+		o.TensorBytes, o.CheckpointBytes, o.Before, o.shared, o.Fits = held.TensorBytes, held.CheckpointBytes, held.Before, held.shared, true
 	}
 	return o, err
 }

@@ -47,21 +47,24 @@ func (p *Plan) Before() (b *Before, err error) {
 	return b, nil
 }
 
-// CheckBefore rejects a pass before the first step that does not fit this machine's free memory.
+// CheckBefore rejects a pass before the first step that does not fit this machine's free memory. device.memory_gib does not limit it: that
+// is the memory of each rank, and the pass is none and ends before ranks take memory.
 func (p *Plan) CheckBefore() error {
 	b, err := p.Before()
 	if err != nil || b == nil {
 		return err
 	}
-	has, free := "this machine has %s free", device.HostFreeBytes()
-	if limit := int64(p.cfg.Device.MemoryGiB * (1 << 30)); limit > 0 && (free == 0 || limit < free) {
-		has, free = "device.memory_gib allows %s", limit
-	}
+	free := device.HostFreeBytes()
 	if free == 0 || b.Bytes <= free {
 		return nil
 	}
-	return p.cfg.Errorf(b.key, "%w: before the first step one process computes %s on its CPU and needs %s, but "+has+"; %s", ErrMemory, b.What,
-		words.Bytes(b.Bytes), words.Bytes(free), b.advice)
+	return p.cfg.Errorf(b.key, "%w: before the first step one process computes %s on its CPU and needs %s, but this machine has %s free; %s",
+		ErrMemory, b.What, words.Bytes(b.Bytes), words.Bytes(free), b.advice)
+}
+
+// MissingTeacher reports whether an error of Before says that the teacher's folder does not exist. A run that resumes needs none.
+func (p *Plan) MissingTeacher(err error) bool {
+	return err != nil && isMissing(err, p.cfg.Distill.From)
 }
 
 // ReferenceOptions are the options of the stage that computes the reference model.

@@ -3,6 +3,7 @@ package bits
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/run/rundir"
@@ -50,6 +52,69 @@ func TestSaysBeforehand(t *testing.T) {
 		if said, _ := start("run.steps=2"); len(said) > 0 {
 			t.Errorf("a run that resumes says %q", said)
 		}
+	}
+}
+
+// TestKeptBefore: a check leaves out the pass whose result the folder has, but not for the result of the other kind.
+func TestKeptBefore(t *testing.T) {
+	teacher := filepath.Join(t.TempDir(), "teacher")
+	testrun.Train(t, teacher, "model.hidden=128", "model.heads=2", "run.steps=1", "run.eval_every=0")
+	out := t.TempDir()
+	cfg := testrun.NewConfig(t, out, "data.format=documents", "data.train="+testrun.PairsOf(t, 8), "model.context=32", "batch.microbatch=2",
+		"batch.sequences=2", "distill.from="+teacher, "model.hidden=8", "model.heads=2", "pipeline.stages=1")
+	p, err := plan.Resolve(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := p.Before()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testrun.SetFreeMemory(t, b.Bytes-1)
+	for _, has := range []struct {
+		name string
+		fits bool
+	}{{"", false}, {rundir.ReferenceFile, false}, {rundir.TeacherFile, true}} {
+		if has.name != "" {
+			testrun.Write(t, filepath.Join(out, has.name), "{}")
+		}
+		if err := troupe.Check(cfg); has.fits != (err == nil) || err != nil && !strings.Contains(err.Error(), "distill.from: not enough memory") {
+			t.Errorf("with %q in the folder: %v", has.name, err)
+		}
+	}
+}
+
+// TestBeforeBesideRanks: the memory of a rank does not limit the pass, which is none: it is refused only where this machine has less.
+func TestBeforeBesideRanks(t *testing.T) {
+	sets := []string{"data.format=documents", "data.train=" + testrun.PairsOf(t, 8), "model.context=32", "batch.microbatch=2",
+		"preference.loss=dpo", "model.layers=8", "model.hidden=64", "pipeline.stages=8", "batch.sequences=2"}
+	sized := func(more ...string) *plan.Plan {
+		t.Helper()
+		p, err := plan.Resolve(testrun.NewConfig(t, filepath.Join(t.TempDir(), "out"), append(more, sets...)...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := sized()
+	ranks, err := p.MemoryBytes()
+	b, err2 := p.Before()
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	limit := slices.Max(ranks) + 1<<16
+	if limit >= b.Bytes {
+		t.Fatalf("ranks need %d bytes, which is not less than the %d of the whole model", ranks, b.Bytes)
+	}
+	p = sized(fmt.Sprintf("device.memory_gib=%g", float64(limit)/(1<<30)))
+	testrun.SetFreeMemory(t, b.Bytes)
+	if err := p.CheckBefore(); err != nil {
+		t.Error(err)
+	}
+	testrun.SetFreeMemory(t, b.Bytes-1)
+	want := "this machine has " + words.Bytes(b.Bytes-1) + " free"
+	if err := p.CheckBefore(); !errors.Is(err, plan.ErrMemory) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not say %q", err, want)
 	}
 }
 

@@ -45,12 +45,14 @@ func CheckElsewhere(cfg *config.Config, deviceBytes int64) error {
 	return check(cfg.WithAutoGPU(false), func(p *plan.Plan) error { return p.CheckDeviceMemory(deviceBytes) })
 }
 
-// checkBefore is plan.CheckBefore, unless the run's folder has the result already.
+// checkBefore is plan.CheckBefore, unless the run's folder has the result of this loss already.
 func checkBefore(p *plan.Plan) error {
-	for _, name := range []string{rundir.ReferenceFile, rundir.TeacherFile} {
-		if _, err := os.Stat(filepath.Join(p.Config().Run.Out, name)); err == nil {
-			return nil
-		}
+	result := rundir.ReferenceFile
+	if p.Config().Distill.From != "" {
+		result = rundir.TeacherFile
+	}
+	if _, err := os.Stat(filepath.Join(p.Config().Run.Out, result)); err == nil {
+		return nil
 	}
 	return p.CheckBefore()
 }
