@@ -25,6 +25,11 @@ const (
 // units to multiply, whichever is longer, plus launchTime. It assumes the fractions of the data sheet's speeds that were
 // measured on one GPU.
 func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
+	return estimate(b, microbatches, g, mostDecoders)
+}
+
+// estimate is Estimate from some number of the decoder layers.
+func estimate(b *plan.Plan, microbatches []int, g gpus.GPU, decoders int) (*Costs, error) {
 	cfg := b.Config()
 	c := &Costs{Kernels: "estimated " + g.Name, DType: cfg.Device.DType, Threads: 1, Context: cfg.Model.Context,
 		Hidden: b.Model().Config.Hidden,
@@ -33,7 +38,7 @@ func Estimate(b *plan.Plan, microbatches []int, g gpus.GPU) (*Costs, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := &sample{model: model, decoders: mostDecoders, shrunk: 1}
+	whole := &sample{model: model, decoders: decoders, shrunk: 1}
 	options := b.StageOptions(0)
 	withoutFields(&options)
 	for _, sequences := range microbatches {

@@ -120,9 +120,9 @@ type meter struct {
 
 type meterChunk struct {
 	symbol  scheduler.Symbol
-	layers  int
+	layers  float64                    // how many times as many operations it has as a layer of its kind has on average
 	in, out int                        // widths of its edges
-	times   [scheduler.B + 1][]float64 // by pass, ms
+	times   [scheduler.B + 1][]float64 // by pass, ms of a mean layer
 }
 
 // newMeter returns a meter on a stream. Without loading, the weights are not set.
@@ -132,17 +132,20 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 	var err error
 	var specs []stages.ChunkSpec
 	symbols, decoders := model.Symbols(), 0
+	share := sharesOfKinds(model)
 	for i := 0; i < len(symbols); {
 		s, last := scheduler.Symbol(symbols[i]), i+1
 		for s == scheduler.SymbolMTP && scheduler.Symbol(symbols[last]) == s { // they stand in one chunk
 			last++
 		}
-		if s == scheduler.SymbolLayer {
+		measured := s != scheduler.SymbolLayer
+		if !measured {
+			measured = sample.measures(decoders)
 			decoders++
 		}
-		if s != scheduler.SymbolLayer || decoders <= sample.decoders {
+		if measured {
 			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
-			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: last - i, in: model.EdgeWidth(i), out: model.EdgeWidth(last)})
+			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: sum(share[i:last]), in: model.EdgeWidth(i), out: model.EdgeWidth(last)})
 		}
 		i = last
 	}
@@ -158,6 +161,21 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 	}
 	m.microbatch = microbatch(model.Config, sequences)
 	return m, nil
+}
+
+// sharesOfKinds are the operations of each layer as a share of the mean of its kind. Decoder layers may differ, and few are measured, but
+// costs are of the mean of all, of which plan.Plan.LayerCosts gives each layer its share.
+func sharesOfKinds(m *stages.Model) []float64 {
+	shares, symbols := m.FLOPs(m.Config.Context), m.Symbols()
+	_, mean, _ := m.Config.FLOPs(m.Config.Context)
+	for i := range shares {
+		if symbols[i] == stages.SymbolDecoder {
+			shares[i] /= mean
+		} else {
+			shares[i] = 1
+		}
+	}
+	return shares
 }
 
 // trainedModel is a plan's model with nothing frozen: costs are of layers that are trained, and
@@ -270,7 +288,7 @@ func (m *meter) time(v int, t scheduler.Type, in ...tensorops.Tensor) (tensorops
 	out := stages.Only(stages.Act(l, m.stage, a, &m.microbatch, in...))
 	err := tensorops.Run(m.stream, l)
 	c := &m.chunks[v]
-	c.times[t] = append(c.times[t], float64(m.now().Sub(began))/float64(time.Millisecond)/float64(c.layers))
+	c.times[t] = append(c.times[t], float64(m.now().Sub(began))/float64(time.Millisecond)/c.layers)
 	return out, err
 }
 

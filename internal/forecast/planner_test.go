@@ -19,7 +19,9 @@ import (
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
@@ -437,6 +439,72 @@ func TestMeasurePassing(t *testing.T) {
 				t.Errorf("%+v, %v", o, err)
 			}
 		}
+	}
+}
+
+// TestMeasuredLayers: forecasts from a few decoder layers are those from all, although layers have windows or, as in Gemma 4 E2B, the later
+// ones have wider feed-forward parts.
+func TestMeasuredLayers(t *testing.T) {
+	h100, _ := gpus.Named("h100")
+	full := []int{4, 9, 14, 19, 24, 29, 34}
+	for _, c := range []struct {
+		name string
+		sets []string
+		of   stages.Config
+	}{
+		{"alike", []string{"model.family=llama"}, stages.Config{}},
+		{"windows", []string{"model.family=gemma3_text", "model.window=64"}, stages.Config{Family: stages.Gemma3, Context: 1024, Full: full}},
+		{"E2B", []string{"model.family=gemma4_text", "model.kv_heads=1", "model.window=512", "model.head_dim=256"},
+			stages.Config{Family: stages.Gemma4, Context: 1024, Full: full, FullHeadDim: 512, LayerInput: 256, SharedKV: 20, WideShared: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg, err := tiny(append([]string{"model.layers=35", "model.hidden=1536", "model.heads=8", "model.ffn=6144", "model.context=1024",
+				"model.vocab=8192", "device.dtype=bfloat16"}, c.sets...)...)(bench.SizesOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := plan.New(cfg, 8192, c.of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			step := func(decoders int) float64 {
+				t.Helper()
+				costs, err := estimate(b, []int{4}, h100, decoders)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := Predict(b, costs, Devices{Devices: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p.MakespanMS
+			}
+			few, all := step(mostDecoders), step(cfg.Model.Layers)
+			// What each layer takes by itself.
+			model, err := trainedModel(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &estimator{DryStream: tensorops.NewDryStream(), gpu: h100}
+			m, err := newMeter(&sample{model: model, decoders: cfg.Model.Layers, shrunk: 1}, b.StageOptions(0), e, 4, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.close()
+			m.now = e.now
+			if err := m.pass(false); err != nil {
+				t.Fatal(err)
+			}
+			each := 0.0
+			for _, c := range m.chunks {
+				each += (c.times[scheduler.F][0] + c.times[scheduler.B][0]) * c.layers
+			}
+			each *= float64(cfg.Batch.Sequences / cfg.Batch.Microbatch)
+			t.Logf("%.1f ms from %d layers, %.1f from %d, %.1f of each by itself", few, mostDecoders, all, cfg.Model.Layers, each)
+			if math.Abs(few/all-1) > 0.1 || math.Abs(few/each-1) > 0.1 {
+				t.Errorf("%v ms from %d layers, %v from %d, %v of each by itself", few, mostDecoders, all, cfg.Model.Layers, each)
+			}
+		})
 	}
 }
 

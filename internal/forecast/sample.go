@@ -104,6 +104,22 @@ func narrowed(c stages.Config) (stages.Config, bool) {
 	return c, true
 }
 
+// measures reports whether a decoder layer is measured. They are spread over the model: where layers differ, the first are not like the
+// others.
+func (s *sample) measures(decoder int) bool {
+	all := s.model.Config.Layers
+	if all <= s.decoders {
+		return true
+	}
+	// The k-th is in the middle of the k-th of equal parts of the model.
+	for k := range s.decoders {
+		if (2*k+1)*all/(2*s.decoders) == decoder {
+			return true
+		}
+	}
+	return false
+}
+
 // bytes is what measuring takes, found by recording a step without executing it.
 func (s *sample) bytes(options stages.Options, sequences int) (int64, error) {
 	dry := tensorops.NewDryStream()
