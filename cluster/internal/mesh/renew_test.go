@@ -337,31 +337,35 @@ func (u *undisturbed) of(t *testing.T, cuts []int, clip float64) *outcome {
 func TestRenewalsUnderFaults(t *testing.T) {
 	wants := &undisturbed{all: make(map[string]*outcome)}
 	var deaths, renewals, restarts, twice atomic.Int64
-	t.Run("seeds", func(t *testing.T) {
-		for i := range *renewalSeeds {
-			seed := *renewalFirst + uint64(i)
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				d := newDying(t, seed)
-				want := wants.of(t, d.cuts, d.clip)
-				d.train()
-				d.network.SetFaults(seed, transport.Faults{})
-				if !slices.Equal(d.got.figures, want.figures) {
-					t.Errorf("after %d renewals the figures are %x, undisturbed %x", d.renewals, d.got.figures, want.figures)
-				}
-				sameWeights(t, d.got.saved, want.saved)
-				for _, one := range d.devices {
-					if n := one.Memory().InUse; n != 0 {
-						t.Errorf("%d bytes of a device are in use after the end", n)
+	// In groups: package testing holds what parallel tests have cleaned up until all tests of their group have ended.
+	const group = 32
+	for from := 0; from < *renewalSeeds; from += group {
+		t.Run("seeds", func(t *testing.T) {
+			for i := from; i < min(from+group, *renewalSeeds); i++ {
+				seed := *renewalFirst + uint64(i)
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					t.Parallel()
+					d := newDying(t, seed)
+					want := wants.of(t, d.cuts, d.clip)
+					d.train()
+					d.network.SetFaults(seed, transport.Faults{})
+					if !slices.Equal(d.got.figures, want.figures) {
+						t.Errorf("after %d renewals the figures are %x, undisturbed %x", d.renewals, d.got.figures, want.figures)
 					}
-				}
-				deaths.Add(int64(d.deaths))
-				renewals.Add(int64(d.renewals))
-				restarts.Add(int64(d.restarts))
-				twice.Add(int64(d.whileLost))
-			})
-		}
-	})
+					sameWeights(t, d.got.saved, want.saved)
+					for _, one := range d.devices {
+						if n := one.Memory().InUse; n != 0 {
+							t.Errorf("%d bytes of a device are in use after the end", n)
+						}
+					}
+					deaths.Add(int64(d.deaths))
+					renewals.Add(int64(d.renewals))
+					restarts.Add(int64(d.restarts))
+					twice.Add(int64(d.whileLost))
+				})
+			}
+		})
+	}
 	t.Logf("%d runs, %d deaths, %d of them while an attempt ended, %d renewals, %d restarts", *renewalSeeds, deaths.Load(), twice.Load(),
 		renewals.Load(), restarts.Load())
 	if renewals.Load() < int64(*renewalSeeds) {
