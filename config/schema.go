@@ -114,7 +114,8 @@ var schema = []field{
 
 	{key: "distill.from", example: `"models/large"`, check: textUpTo(maxPathBytes), path: true, aside: true},
 	{key: "distill.loss", example: `"reverse_kl"`, check: among(stages.ForwardKL, stages.ReverseKL), aside: true},
-	{key: "distill.temperature", example: "2.0", unit: noUnit, check: number(leastSoftening, maxSoftening), aside: true},
+	{key: "distill.temperature", example: "2.0", unit: noUnit, check: number(leastSoftening, maxSoftening),
+		stored: numberAbove(0, maxSoftening), aside: true},
 	{key: "distill.top_k", example: "64", unit: "tokens", check: whole(1, maxTeacherTokens), aside: true},
 	{key: "distill.weight", example: "0.5", unit: "fraction", check: numberAbove(0, 1), aside: true},
 
