@@ -27,8 +27,9 @@ type keptPart struct {
 
 const newerAttempt = "a newer attempt has begun"
 
-// renewedBy reports whether an assignment continues the part. Such a part ends by itself: the coordinator has told its stages to halt and to
-// keep their state. But they, and keep after them, may need a moment more than the assignment, and a part that is told to end keeps nothing.
+// renewedBy reports whether an assignment continues the part. Such a part ends by itself: the coordinator has told its stages to halt and
+// to keep their state. But they, and keep after them, may need a moment more than the assignment, and a part that is told to end keeps
+// nothing.
 func (p *part) renewedBy(m *wire.Assign) bool {
 	r := m.GetRenewal()
 	return r != nil && string(r.GetAttempt()) == string(p.id[:])

@@ -121,7 +121,7 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 	if len(actions) > 2 {
 		times = make([]float64, 2*len(actions))
 	}
-	work, done, err := l.Machine.together(rank, actions, 0, times, times[len(actions):])
+	work, done, err := l.together(rank, actions, 0, times, times[len(actions):])
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (p *player) advance(rank int) error {
 			}
 			now = max(now, at)
 		}
-		busy, done, err := p.Machine.together(rank, together, now, start[i:], end[i:])
+		busy, done, err := p.together(rank, together, now, start[i:], end[i:])
 		if err != nil {
 			return err
 		}

@@ -83,9 +83,9 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 	}
 	d := p.newDry(st, rank, p.table, p.microbatches())
 	scratch := p.newScratch(rank)
-	for i, width := 0, 1; i < len(row); i += width {
-		a, l := row[i], dry.NewList()
-		if width = 1; p.cfg.Parallel.ExpertOverlap { // the passes of a pair hold their memory at one time
+	for i := 0; i < len(row); {
+		a, l, width := row[i], dry.NewList(), 1
+		if p.cfg.Parallel.ExpertOverlap { // the passes of a pair hold their memory at one time
 			width = scheduler.Width(row, i)
 		}
 		d.together(l, row[i:i+width])
@@ -98,6 +98,7 @@ func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error)
 		if err := tensorops.Run(dry, l); err != nil {
 			return 0, fmt.Errorf("%v: %w", a, err)
 		}
+		i += width
 	}
 	l := dry.NewList()
 	st.TiedGrads(l, p.tiedPlaces(rank))

@@ -164,7 +164,7 @@ func TestBefore(t *testing.T) {
 			if tt.name == "distill" { // the teacher is wider
 				weights *= 4
 			}
-			if b.What != tt.what || b.Bytes < int64(weights) || tt.name == "dpo" && b.Bytes > most[0] {
+			if b.What != tt.what || b.Bytes < weights || tt.name == "dpo" && b.Bytes > most[0] {
 				t.Errorf("%+v; the weights have %d bytes, training needs %d", b, weights, most)
 			}
 			for _, has := range []int64{b.Bytes, b.Bytes - 1} {

@@ -225,10 +225,10 @@ func (a *alikePairs) add(where string) {
 
 func (a *alikePairs) err() error {
 	context := words.Plural(a.context, "token")
-	switch {
-	case a.n == 0:
+	switch a.n {
+	case 0:
 		return nil
-	case a.n == 1:
+	case 1:
 		return fmt.Errorf("%s: the answers differ only after the context of %s, where they are cut; raise model.context, or remove the line",
 			a.first[0], context)
 	}

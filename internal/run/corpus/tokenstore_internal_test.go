@@ -19,7 +19,8 @@ import (
 func TestKeptRows(t *testing.T) {
 	rows := filepath.Join(t.TempDir(), "rows.jsonl")
 	writeLines(t, rows, 2*blockLines+7, func(i int) string { return fmt.Sprintf(`{"prompt": "%d and", "completion": " then %d"}`, i, i+1) })
-	cfg, err := config.Parse("test.toml", fmt.Appendf(nil, "[data]\ntrain = [%q]\nformat = \"documents\"\n[model]\ncontext = 32\n", rows), nil, nil)
+	text := fmt.Appendf(nil, "[data]\ntrain = [%q]\nformat = \"documents\"\n[model]\ncontext = 32\n", rows)
+	cfg, err := config.Parse("test.toml", text, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
