@@ -233,14 +233,7 @@ func (c *faulty) train(t *testing.T, want string) {
 		}
 	}
 	sameRun(t, want, out, faultSteps)
-	marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := make(map[string]int)
-	for _, m := range marks {
-		kinds[m.Kind]++
-	}
+	marks, kinds := marksOf(t, out)
 	if kinds[telemetry.MarkRestart] > c.restarts || kinds[telemetry.MarkReplace]+kinds[telemetry.MarkRestart] == 0 {
 		t.Errorf("the marks are %v\n%s", marks, g.describe())
 	}

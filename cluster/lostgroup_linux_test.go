@@ -73,14 +73,7 @@ func TestLostInGroup(t *testing.T) {
 				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 			}
 			sameRun(t, want, out, 60)
-			marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			kinds := make(map[string]int)
-			for _, m := range marks {
-				kinds[m.Kind]++
-			}
+			marks, kinds := marksOf(t, out)
 			if n := kinds[telemetry.MarkRestart]; n+kinds[telemetry.MarkReplace] < 2 || kinds[telemetry.MarkRegroup] != 1 ||
 				kinds[telemetry.MarkResume]+kinds[telemetry.MarkStart] != n+2 || kinds[telemetry.MarkEnd] != 1 {
 				t.Errorf("the marks are %v", marks)

@@ -97,14 +97,7 @@ func replaces(t *testing.T, g *group, c replacement) {
 		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 	}
 	sameRun(t, want, out, steps)
-	marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := make(map[string]int)
-	for _, m := range marks {
-		kinds[m.Kind]++
-	}
+	marks, kinds := marksOf(t, out)
 	if kinds[telemetry.MarkReplace] != len(c.ranks) || kinds[telemetry.MarkRestart]+kinds[telemetry.MarkResume] > 0 {
 		t.Errorf("the marks are %v", marks)
 	}
@@ -256,4 +249,18 @@ func TestReplaceKeepsPause(t *testing.T) {
 		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 	}
 	sameRun(t, want, out, 20)
+}
+
+// marksOf reads the marks of a run, and counts them by kind.
+func marksOf(t *testing.T, out string) (marks []telemetry.Mark, kinds map[string]int) {
+	t.Helper()
+	marks, err := telemetry.ReadMarks(filepath.Join(out, "events.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds = make(map[string]int)
+	for _, m := range marks {
+		kinds[m.Kind]++
+	}
+	return marks, kinds
 }

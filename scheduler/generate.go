@@ -191,7 +191,7 @@ func (s Spec) warmUp(rank int) int {
 	case None:
 		return s.Chunks - 1
 	case OneFOneB, ZBH1:
-		if s.Pairs && s.Schedule == OneFOneB { // a forward goes through a rank in the time of a pair, and so does a backward
+		if s.Pairs { // a forward goes through a rank in the time of a pair, and so does a backward
 			return min(2*below, all)
 		}
 		return min(below, all)

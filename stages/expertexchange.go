@@ -74,7 +74,7 @@ func (f *expertFFN) begin(c *pass, s *expertState, rows tensorops.Tensor, back b
 // overlapsExperts reports whether other passes of the list compute while tokens travel.
 func (c *pass) overlapsExperts() bool { return c.stage.opts.Experts.Overlap && !c.stage.opts.NoOverlap }
 
-// end waits for exchanges. If one is on its way, another pass of the list goes on first.
+// end waits for exchanges. While one is under way, another pass of the list continues.
 func (c *pass) end(all ...*exchanging) {
 	if slices.ContainsFunc(all, func(e *exchanging) bool { return e.number > 0 }) {
 		c.giveWay()

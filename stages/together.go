@@ -25,7 +25,7 @@ func ActTogether(p Passes, passes ...func()) {
 // turn is a pass that gives way to others.
 type turn struct{ yield func(struct{}) bool }
 
-// giveWay records other passes of the list up to where they give way. A pass that is recorded alone goes on.
+// giveWay records other passes of the list up to where they give way. A pass that is recorded alone continues.
 func (c *pass) giveWay() {
 	if c.turn != nil && !c.turn.yield(struct{}{}) {
 		c.turn.yield = func(struct{}) bool { return true } // another pass has failed: record what is left without a break

@@ -80,7 +80,7 @@ func countMTP(symbols []scheduler.Symbol) (n int) {
 	return n
 }
 
-// edgeShape is the shape of a language model's residual stream, and of what travels behind it, where it enters or leaves a rank of a stage:
+// edgeShape is the shape of a language model's residual stream, and of the channels after it, where it enters or leaves a rank of a stage:
 // see stages.Model.EdgeWidth.
 func (p *Plan) edgeShape(stage, depths, width int) (stages.Shape, error) {
 	dims, err := scheduler.EdgeSizes{Sequences: depths * p.cfg.Batch.Microbatch, Positions: p.cfg.Model.Context, Hidden: width,

@@ -137,7 +137,10 @@ func (x *execution) rank(rank int) {
 }
 
 // wait takes from a channel; false: it never came.
-func (x *execution) wait(c <-chan struct{}) bool {
+func (x *execution) wait(c <-chan struct{}) bool { return came(c, x.quit) }
+
+// came takes from a channel; false: quit was closed, and nothing had come.
+func came(c, quit <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -146,7 +149,7 @@ func (x *execution) wait(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
-	case <-x.quit:
+	case <-quit:
 		return false
 	}
 }

@@ -107,19 +107,7 @@ func (x *tableRun) credit(e tableEdge) chan struct{} {
 }
 
 // wait takes from a channel; false: it never came.
-func (x *tableRun) wait(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-	}
-	select {
-	case <-c:
-		return true
-	case <-x.quit:
-		return false
-	}
-}
+func (x *tableRun) wait(c <-chan struct{}) bool { return came(c, x.quit) }
 
 // tableRank is a rank that executes its row.
 type tableRank struct {

@@ -54,7 +54,7 @@ func ofAction(ops []Op, a scheduler.Action, pair bool) []Op {
 	return ops
 }
 
-// ofParts returns the operations of actions that are cut into parts: those of an exchange go on until the next part of its action.
+// ofParts returns the operations of actions that are cut into parts: those of an exchange continue until the next part of its action.
 func ofParts(group []scheduler.Action, lists [][]Op) (all []Op) {
 	var open [2][]int // numbers of those that go on, of the forward and of the backward
 	begins := 0

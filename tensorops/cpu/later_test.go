@@ -18,7 +18,7 @@ func (h held) Start(_ *tensorops.Op, done func(error)) { h.dones <- done }
 
 var errHeld = errors.New("held")
 
-// TestAwaitOne: a list that waits for one collective computes what follows while the others go on. It ends when all have, with the
+// TestAwaitOne: a list that waits for one collective computes what follows while the others continue. It ends when all have, with the
 // error of the one that failed, whether it waits for that one or for another.
 func TestAwaitOne(t *testing.T) {
 	for _, c := range []struct {

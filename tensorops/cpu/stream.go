@@ -139,7 +139,7 @@ func (s *stream) await() (failed *tensorops.Op, err error) {
 	return failed, err
 }
 
-// awaitOne waits until one of those has ended; the others go on.
+// awaitOne waits until one of those has ended; the others continue.
 func (s *stream) awaitOne(number int) (failed *tensorops.Op, err error) {
 	at := slices.IndexFunc(s.later, func(b begun) bool { return b.number == number })
 	if at < 0 {
