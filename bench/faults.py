@@ -232,6 +232,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--no-bits", action="store_true", help="do not repeat the run without failures")
     o = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the workers end too
     moment, differ = random.Random(o.seed), 0
     place = pathlib.Path(tempfile.mkdtemp(prefix="troupe-faults-"))
     cluster = Cluster(place)

@@ -121,6 +121,16 @@ def spread(values, digits=0):
     return f"{m:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
 
 
+def interval(values):
+    """The 95 % interval of the median: each value is above it or below with 1/2."""
+    values, n = sorted(values), len(values)
+    below, k = 0.0, 0  # the probability that at most k values are below the median
+    while k < n // 2 and below + math.comb(n, k) / 2**n <= 0.025:
+        below += math.comb(n, k) / 2**n
+        k += 1
+    return values[max(0, k - 1)], values[n - max(1, k)]
+
+
 def ratios(ours, theirs):
     """Ours by theirs, turn by turn."""
     return [a / b for a, b in zip(ours, theirs)]

@@ -9,17 +9,7 @@ statistics, which assumes nothing of how times are distributed). Muon beside Ada
 import math
 import statistics
 
-from side import ENGINE, Sides, head, parse, parser, row, spread
-
-
-def interval(values):
-    """The 95 % interval of the median: each value is above it or below with 1/2."""
-    values, n = sorted(values), len(values)
-    below, k = 0.0, 0  # the probability that at most k values are below the median
-    while k < n // 2 and below + math.comb(n, k) / 2**n <= 0.025:
-        below += math.comb(n, k) / 2**n
-        k += 1
-    return values[max(0, k - 1)], values[n - max(1, k)]
+from side import ENGINE, Sides, head, interval, parse, parser, row, spread
 
 
 def measure(o, model, dtype, threads):
