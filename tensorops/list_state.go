@@ -23,7 +23,8 @@ type NarrowStateOpts struct {
 }
 
 // NarrowState records that a part of an optimizer's state is stored in BFloat16 or Uint8. Package internal/optstate has the forms and
-// their sources. With Uint8, scales has StateScales numbers; with BFloat16 it is invalid.
+// their sources. With Uint8, scales has StateScales numbers; with BFloat16 it is invalid. x is undefined afterwards. So a device may
+// carry out WidenState, an update of x and NarrowState in one pass.
 //
 // Devices whose memory the host cannot address refuse this and WidenState with ErrUnsupported.
 func (l *List) NarrowState(to, scales, x Tensor, n NarrowStateOpts) {

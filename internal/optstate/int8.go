@@ -11,19 +11,38 @@ const sign32 = 1 << 31
 // Encode stores the elements of a block, and returns its scale. halves are the random bits of each element; nil: round to the nearest
 // value, of two as near to the lower one. The root code ignores signs.
 func Encode(codes []byte, x []float32, ofRoot bool, halves []uint16) (scale float32) {
-	codes = codes[:len(x)]
-	top := uint32(0)
+	largest := Largest(x)
+	scale = ScaleOf(largest, ofRoot)
+	if Finite(largest) {
+		EncodeBy(codes, x, scale, ofRoot, halves)
+	} else {
+		EncodeInfinite(codes, x, ofRoot)
+	}
+	return scale
+}
+
+// Largest returns the bits of the largest magnitude: they have the order of magnitudes, and those of a NaN are above an infinity's.
+func Largest(x []float32) (bits uint32) {
 	for _, v := range x {
-		top = max(top, math.Float32bits(v)&^sign32) // in their order; a NaN is above an infinity
+		bits = max(bits, math.Float32bits(v)&^sign32)
 	}
+	return bits
+}
+
+// Finite reports whether bits that Largest returned are those of a finite number.
+func Finite(largest uint32) bool { return largest < exponent }
+
+// ScaleOf returns the scale of a block from what Largest returns of it.
+func ScaleOf(largest uint32, ofRoot bool) float32 {
+	return max(magnitude(math.Float32frombits(largest), ofRoot), minScale)
+}
+
+// EncodeBy is Encode of a part of a block of finite numbers, with the block's scale.
+func EncodeBy(codes []byte, x []float32, scale float32, ofRoot bool, halves []uint16) {
+	codes = codes[:len(x)]
 	c := signed
-	if scale = math.Float32frombits(top); ofRoot {
-		c, scale = root, float32(math.Sqrt(float64(scale)))
-	}
-	scale = max(scale, minScale)
-	if top >= exponent {
-		c.encodeInfinite(codes, x, ofRoot)
-		return scale
+	if ofRoot {
+		c = root
 	}
 	for i, v := range x {
 		r := magnitude(v, ofRoot) / scale
@@ -43,13 +62,13 @@ func Encode(codes []byte, x []float32, ofRoot bool, halves []uint16) (scale floa
 		}
 		codes[i] = k
 	}
-	return scale
 }
 
-// encodeInfinite stores a block with a scale that is not finite: a number is 0 beside an infinity, and what is not finite has the last
+// EncodeInfinite is Encode of a block whose scale is not finite: a number is 0 beside an infinity, and what is not finite has the last
 // value.
-func (c *code) encodeInfinite(codes []byte, x []float32, ofRoot bool) {
-	last := byte(len(c.values) - 1)
+func EncodeInfinite(codes []byte, x []float32, ofRoot bool) {
+	codes = codes[:len(x)]
+	last := byte(len(Values(ofRoot)) - 1)
 	for i, v := range x {
 		switch bits := math.Float32bits(v); {
 		case bits&exponent != exponent:

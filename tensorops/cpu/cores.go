@@ -203,9 +203,10 @@ func (c *cores) help(h *helper) {
 			return
 		}
 		x.op, x.dev, x.product, x.partial, x.byTap = j.x.op, j.x.dev, j.x.product, j.x.partial, j.x.byTap
+		x.update = j.x.update
 		for c.waiting.Load() == 0 && j.take(&x) {
 		}
-		x.op = nil
+		x.op, x.update = nil, narrowUpdate{}
 		c.leave(j)
 	}
 }

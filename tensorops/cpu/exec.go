@@ -27,6 +27,7 @@ type exec struct {
 	product product   // of the stream, copied by its helpers
 	partial []float64 // sums of blocks; the stream's, shared with its helpers
 	masks   []uint32  // of dropout
+	random  []uint32  // bits that round an optimizer's state
 	groups  []float32 // of a router: the sums of groups, and the ranks of the experts of chosen ones
 	numbers []int32   // of a router: the chosen groups
 	loads   []int32   // of a router: the rows of each expert in a sequence
@@ -36,6 +37,7 @@ type exec struct {
 	byTap   []float32 // weights of a convolution by tap; the stream's, shared with its helpers
 	delta   delta.Workspace
 	wide    [operandSlots][]float32 // parts of operands of bfloat16
+	update  narrowUpdate            // of the stream, copied by its helpers
 }
 
 // parallel runs ranges of the current operation over the free cores.
@@ -69,6 +71,9 @@ func (x *exec) next(ops []tensorops.Op) (done int, err error) {
 	if x.op.Kind == tensorops.KindMatMul {
 		then := followers(ops)
 		return 1 + len(then), x.matMul(then)
+	}
+	if u, found := narrowUpdateOf(ops); found {
+		return u.count(), x.updateNarrow(u)
 	}
 	return 1, x.do(x.op)
 }

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math"
 
+	"github.com/troupe-ml/troupe/tensorops"
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
@@ -35,8 +36,14 @@ func normBlocks(x *exec, lo, hi int) {
 
 func adamW(x *exec, lo, hi int) {
 	a := x.op.AdamW()
+	step, m, v := x.adamW(a), f32(a.M), f32(a.V)
+	parts(lo, hi, func(lo, hi int) { step(lo, hi, m[lo:hi], v[lo:hi]) }, x.values(0, a.Copy))
+}
+
+// adamW returns what updates the elements [lo, hi) with their moments.
+func (x *exec) adamW(a tensorops.AdamWArgs) func(lo, hi int, m, v []float32) {
 	step := float64(a.Step)
-	w, m, v, g, low := f32(a.W), f32(a.M), f32(a.V), f32(a.G), x.values(0, a.Copy)
+	w, g, low := f32(a.W), f32(a.G), x.values(0, a.Copy)
 	o := vec.AdamW{
 		Beta1: a.Beta1,
 		Beta2: a.Beta2,
@@ -47,22 +54,30 @@ func adamW(x *exec, lo, hi int) {
 		Scale: a.GradScale,
 		Clear: a.ClearGrad,
 	}
-	parts(lo, hi, func(lo, hi int) {
-		x.dev.kernels.vec.AdamW(w[lo:hi], m[lo:hi], v[lo:hi], g[lo:hi], o)
+	return func(lo, hi int, m, v []float32) {
+		x.dev.kernels.vec.AdamW(w[lo:hi], m, v, g[lo:hi], o)
 		x.put(low, lo, w[lo:hi])
-	}, low)
+	}
 }
 
 func sgd(x *exec, lo, hi int) {
 	a := x.op.SGD()
-	w, m, g, low := f32(a.W), optional(a.M), f32(a.G), x.values(0, a.Copy)
-	rate, momentum, decay, scale := float32(a.LR), float32(a.Momentum), float32(a.WeightDecay), float32(a.GradScale)
+	step, m := x.sgd(a), optional(a.M)
 	parts(lo, hi, func(lo, hi int) {
 		var before []float32
 		if m != nil {
 			before = m[lo:hi]
 		}
-		x.dev.kernels.vec.SGD(w[lo:hi], before, g[lo:hi], rate, momentum, decay, scale)
+		step(lo, hi, before)
+	}, x.values(0, a.Copy))
+}
+
+// sgd returns what updates the elements [lo, hi) with their momentum, where there is one.
+func (x *exec) sgd(a tensorops.SGDArgs) func(lo, hi int, m []float32) {
+	w, g, low := f32(a.W), f32(a.G), x.values(0, a.Copy)
+	rate, momentum, decay, scale := float32(a.LR), float32(a.Momentum), float32(a.WeightDecay), float32(a.GradScale)
+	return func(lo, hi int, m []float32) {
+		x.dev.kernels.vec.SGD(w[lo:hi], m, g[lo:hi], rate, momentum, decay, scale)
 		x.put(low, lo, w[lo:hi])
-	}, low)
+	}
 }

@@ -6,60 +6,94 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
-// stateGrain is the number of blocks of an optimizer's state that are worth a range.
-const stateGrain = heavyGrain / optstate.Block
+const (
+	// stateGrain is the number of blocks of an optimizer's state that are worth a range.
+	stateGrain = heavyGrain / optstate.Block
+	// stateLen is the number of elements of a state that are in float32 at a time, in whole blocks: with the weights and the gradient
+	// they stay in the first-level cache.
+	stateLen = 4 * optstate.Block
+)
+
+// storedState is a part of an optimizer's state in BFloat16 or Uint8.
+type storedState struct {
+	half   []uint16
+	codes  []byte
+	scales []float32 // of codes
+	root   bool
+}
+
+func stateOf(state, scales tensorops.Tensor, root bool) storedState {
+	if scales.Valid() {
+		return storedState{codes: tensorops.Elements[byte](state), scales: f32(scales), root: root}
+	}
+	return storedState{half: tensorops.Elements[uint16](state)}
+}
+
+// read reads elements from at on, the first of a block.
+func (s *storedState) read(k *vec.Kernels, to []float32, at int) {
+	if s.half != nil {
+		k.FromBF16(to, s.half[at:])
+		return
+	}
+	for from := 0; from < len(to); from += optstate.Block {
+		block := to[from:min(from+optstate.Block, len(to))]
+		k.DecodeState(block, s.codes[at+from:], s.scales[(at+from)/optstate.Block], s.root)
+	}
+}
+
+// narrowing stores a part of an optimizer's state.
+type narrowing struct {
+	storedState
+	nearest bool
+	random  vec.Random
+	first   uint64 // index of the first element in its parameter
+}
+
+func newNarrowing(a tensorops.NarrowStateArgs) narrowing {
+	return narrowing{stateOf(a.To, a.Scales, a.Root), a.Nearest, vec.NewRandom(a.Key, a.Update), a.First}
+}
+
+// store stores elements from at on, the first of a block.
+func (n *narrowing) store(x *exec, from []float32, at int) {
+	k := x.dev.kernels.vec
+	var halves []uint16
+	if !n.nearest {
+		halves = k.Halves(scratch(&x.random, vec.HalvesSize(len(from))), n.random, n.first+uint64(at), len(from))
+	}
+	if n.half != nil {
+		if to := n.half[at:][:len(from)]; n.nearest {
+			optstate.RoundBF16(to, from, nil)
+		} else {
+			k.RoundHalves(to, from, halves)
+		}
+		return
+	}
+	for lo := 0; lo < len(from); lo += optstate.Block {
+		hi := min(lo+optstate.Block, len(from))
+		var bits []uint16
+		if !n.nearest {
+			bits = halves[lo:hi]
+		}
+		n.scales[(at+lo)/optstate.Block] = k.EncodeState(n.codes[at+lo:at+hi], from[lo:hi], n.root, bits)
+	}
+}
+
+// blocksOf calls f for the elements of the blocks [lo, hi) of n elements, some at a time.
+func blocksOf(lo, hi, n int, f func(lo, hi int)) {
+	end := min(hi*optstate.Block, n)
+	for at := lo * optstate.Block; at < end; at += stateLen {
+		f(at, min(at+stateLen, end))
+	}
+}
 
 func narrowState(x *exec, lo, hi int) {
 	a := x.op.NarrowState()
-	random := halves{kernels: x.dev.kernels.vec, words: vec.NewRandom(a.Key, a.Update)}
-	in, scales := f32(a.X), optional(a.Scales)
-	var codes []byte
-	var narrow []uint16
-	if scales != nil {
-		codes = tensorops.Elements[byte](a.To)
-	} else {
-		narrow = tensorops.Elements[uint16](a.To)
-	}
-	for b := lo; b < hi; b++ {
-		from := b * optstate.Block
-		to := min(from+optstate.Block, len(in))
-		var bits []uint16
-		if !a.Nearest {
-			bits = random.of(a.First+uint64(from), to-from)
-		}
-		if scales != nil {
-			scales[b] = optstate.Encode(codes[from:to], in[from:to], a.Root, bits)
-		} else {
-			optstate.RoundBF16(narrow[from:to], in[from:to], bits)
-		}
-	}
+	to, from := newNarrowing(a), f32(a.X)
+	blocksOf(lo, hi, len(from), func(lo, hi int) { to.store(x, from[lo:hi], lo) })
 }
 
 func widenState(x *exec, lo, hi int) {
 	a := x.op.WidenState()
-	out, first := f32(a.X), lo*optstate.Block
-	out = out[first:min(hi*optstate.Block, len(out))]
-	if a.Scales.Valid() {
-		optstate.DecodeAt(out, first, tensorops.Elements[byte](a.From), f32(a.Scales), a.Root)
-		return
-	}
-	x.dev.kernels.vec.FromBF16(out, tensorops.Elements[uint16](a.From)[first:])
-}
-
-// halves draws the random bits of elements, as optstate.Halves does, by the path's loops.
-type halves struct {
-	kernels *vec.Kernels
-	words   vec.Random
-	buf     [optstate.Block/2 + 1 + 34]uint32 // vec.WordsSize of the words of a block that begins with the second half of one
-	bits    [optstate.Block + 2]uint16
-}
-
-// of returns the random bits of n elements, at most optstate.Block, from index first on. They are valid until the next call.
-func (h *halves) of(first uint64, n int) []uint16 {
-	skip := int(first % 2)
-	words := (skip + n + 1) / 2
-	for i, w := range h.kernels.Words(h.buf[:vec.WordsSize(words)], h.words, first/2, words) {
-		h.bits[2*i], h.bits[2*i+1] = uint16(w), uint16(w>>16)
-	}
-	return h.bits[skip:][:n]
+	from, to := stateOf(a.From, a.Scales, a.Root), f32(a.X)
+	blocksOf(lo, hi, len(to), func(lo, hi int) { from.read(x.dev.kernels.vec, to[lo:hi], lo) })
 }

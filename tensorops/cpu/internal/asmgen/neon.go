@@ -20,6 +20,7 @@ import (
 type neon struct {
 	functions []*function
 	numbers   []uint32 // of the table of constants
+	tables    []uint32 // numbers that differ from lane to lane
 	labels    int
 
 	*function // that is being written
@@ -265,6 +266,12 @@ func (n *neon) file() []byte {
 	}
 	if len(n.numbers) > 0 {
 		fmt.Fprintf(&b, "GLOBL numbers<>(SB), RODATA|NOPTR, $%d\n", 32*len(n.numbers))
+	}
+	for i := 0; i < len(n.tables); i += 2 {
+		fmt.Fprintf(&b, "DATA tables<>+%d(SB)/8, $%#016x\n", 4*i, uint64(n.tables[i+1])<<32|uint64(n.tables[i]))
+	}
+	if len(n.tables) > 0 {
+		fmt.Fprintf(&b, "GLOBL tables<>(SB), RODATA|NOPTR, $%d\n", 4*len(n.tables))
 	}
 	return b.Bytes()
 }

@@ -7,6 +7,8 @@ type v int
 
 func (r v) s4() string { return fmt.Sprintf("V%d.S4", r) }
 func (r v) b() string  { return fmt.Sprintf("V%d.B16", r) }
+func (r v) h4() string { return fmt.Sprintf("V%d.H4", r) }
+func (r v) h8() string { return fmt.Sprintf("V%d.H8", r) }
 func (r v) f() string  { return fmt.Sprintf("F%d", r) }
 
 // word is an instruction that Go's assembler does not know: its bits, and its text as
@@ -34,6 +36,8 @@ var (
 	opFMAXNM = three{"fmaxnm", 0x4e20c400}
 	opFCMEQ  = three{"fcmeq", 0x4e20e400}
 	opFCMGT  = three{"fcmgt", 0x6ea0e400}
+	opFCMGE  = three{"fcmge", 0x6e20e400}
+	opUMAX   = three{"umax", 0x6ea06400} // of words alone
 )
 
 func (o three) s(d, n, m v) word { return o.of(d, n, m, 0, "4s") }
@@ -51,8 +55,11 @@ type two struct {
 }
 
 var (
-	opFNEG  = two{"fneg", 0x6ea0f800}
-	opFSQRT = two{"fsqrt", 0x6ea1f800}
+	opFNEG   = two{"fneg", 0x6ea0f800}
+	opFABS   = two{"fabs", 0x4ea0f800}
+	opFSQRT  = two{"fsqrt", 0x6ea1f800}
+	opFRINTM = two{"frintm", 0x4e219800}
+	opFCVTZU = two{"fcvtzu", 0x6ea1b800}
 )
 
 func (o two) s(d, n v) word {
@@ -78,6 +85,26 @@ func pairSumDouble(d, n v) word {
 // pairMax is the larger of the two lowest lanes; a NaN is passed over.
 func pairMax(d, n v) word {
 	return word{0x7e30c800 | uint32(n)<<5 | uint32(d), fmt.Sprintf("fmaxnmp s%d, v%d.2s", d, n)}
+}
+
+// pairLargest is the larger of the two lowest words, unsigned.
+func pairLargest(d, n v) word {
+	return word{0x2ea0a400 | uint32(n)<<16 | uint32(n)<<5 | uint32(d), fmt.Sprintf("umaxp v%d.2s, v%d.2s, v%d.2s", d, n, n)}
+}
+
+// product32 multiplies words of 32 bits.
+func product32(d, n, m v) word {
+	return word{0x4ea09c00 | uint32(m)<<16 | uint32(n)<<5 | uint32(d), fmt.Sprintf("mul v%d.4s, v%d.4s, v%d.4s", d, n, m)}
+}
+
+// fraction16 turns words into float32 and divides them by 2^16.
+func fraction16(d, n v) word {
+	return word{0x6f30e400 | uint32(n)<<5 | uint32(d), fmt.Sprintf("ucvtf v%d.4s, v%d.4s, #16", d, n)}
+}
+
+// above0 sets all bits of the words whose float32 is above 0.
+func above0(d, n v) word {
+	return word{0x4ea0c800 | uint32(n)<<5 | uint32(d), fmt.Sprintf("fcmgt v%d.4s, v%d.4s, #0.0", d, n)}
 }
 
 // widenDouble turns the two lower (or upper) float32 into float64.

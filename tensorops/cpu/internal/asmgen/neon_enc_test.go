@@ -64,12 +64,13 @@ func samples() (texts []string, bits map[string]uint32) {
 	regs := []v{0, 1, 2, 4, 8, 16, 31}
 	for i, d := range regs {
 		a, b := regs[(i+1)%len(regs)], regs[(i+3)%len(regs)]
-		for _, op := range []three{opFADD, opFSUB, opFMUL, opFDIV, opFMAX, opFMIN, opFMAXNM, opFCMEQ, opFCMGT} {
+		for _, op := range []three{opFADD, opFSUB, opFMUL, opFDIV, opFMAX, opFMIN, opFMAXNM, opFCMEQ, opFCMGT, opFCMGE} {
 			add(op.s(d, a, b), op.d(d, a, b))
 		}
-		for _, op := range []two{opFNEG, opFSQRT} {
+		for _, op := range []two{opFNEG, opFABS, opFSQRT, opFRINTM, opFCVTZU} {
 			add(op.s(d, a))
 		}
+		add(opUMAX.s(d, a, b), pairLargest(d, a), product32(d, a, b), fraction16(d, a), above0(d, a))
 		for lane := range 4 {
 			add(fmlaElement(d, a, b, lane))
 		}

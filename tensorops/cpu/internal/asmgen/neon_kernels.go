@@ -45,5 +45,6 @@ func neonKernels() []neonKernel {
 		{"vec", "adamw", adamWDoc, neonVecAdamW},
 		{"vec", "sgd", sgdDoc, neonVecSGD},
 		{"vec", "bf16", bf16Doc, neonVecBF16},
+		{"vec", "state", stateDoc, neonVecState},
 	}
 }

@@ -114,22 +114,29 @@ func neonVecBF16(n *neon) {
 // whole loops over 32 elements at a time, of from and to bytes each; body does eight of
 // them.
 func (n *neon) whole(from, to int, rounds bool, body func(r *rounding, dst, src gp, at int)) {
-	const step = 32
 	dst, src, count := n.base("dst"), n.base("src"), n.length("dst")
-	done := n.label("done")
 	var r rounding
 	if rounds {
 		n.constants()
 		r = n.rounding()
 	}
+	n.steps(count, 8, []gp{dst, src}, []int{to, from}, func(at int) { body(&r, dst, src, at) })
+	n.end()
+}
+
+// steps loops over 32 elements at a time of operands, whose elements have so many bytes; body does some of them, from one on. It moves
+// the operands on.
+func (n *neon) steps(count gp, some int, operands []gp, bytes []int, body func(at int)) {
+	const step = 32
+	done := n.label("done")
 	n.ins("CBZ", count, done)
 	n.repeat(count, step, func() {
-		for at := 0; at < step; at += 8 {
-			n.scoped(func() { body(&r, dst, src, at) })
+		for at := 0; at < step; at += some {
+			n.scoped(func() { body(at) })
 		}
-		n.ins("ADD", imm(step*to), dst)
-		n.ins("ADD", imm(step*from), src)
+		for i, base := range operands {
+			n.ins("ADD", imm(step*bytes[i]), base)
+		}
 	})
 	n.mark(done)
-	n.end()
 }

@@ -37,6 +37,7 @@ func vecKernels() []kernel {
 		{"adamw", adamWDoc, vecAdamW},
 		{"sgd", sgdDoc, vecSGD},
 		{"bf16", bf16Doc, vecBF16},
+		{"state", stateDoc, vecState},
 	} {
 		ks = append(ks,
 			kernel{"vec", k.name + "_avx2", k.doc, func(c *build.Context) { k.emit(avx2(c)) }},

@@ -110,9 +110,7 @@ func vecBF16(a *isa) {
 			a.VPMOVDW(x, dst)
 			return
 		}
-		a.VPACKUSDW(x, x, x)
-		a.VPERMQ(operand.U8(0x08), x, x) // the lower halves of both lanes
-		a.VMOVUPS(x.AsX(), dst)
+		a.VMOVUPS(a.words(x), dst)
 	})
 	a.function("fromBF16", "(dst []float32, src []uint16)", "widens bfloat16. The length is a multiple of 32.")
 	a.whole(2, 4, a.floats(), func(dst, src operand.Mem) {
@@ -143,21 +141,32 @@ func vecBF16Pairs(a *isa) {
 
 // whole loops over 32 elements at a time, of from and to bytes each; body does some of them.
 func (a *isa) whole(from, to, some int, body func(dst, src operand.Mem)) {
-	const step = 32
 	dst, src, n := a.base("dst"), a.base("src"), a.length("dst")
+	a.steps(n, some, []reg.GPVirtual{dst, src}, []int{to, from}, func(m []operand.Mem) { body(m[0], m[1]) })
+	a.end()
+}
+
+// steps loops over 32 elements at a time of operands, whose elements have so many bytes; body does some of them. It moves the operands
+// on.
+func (a *isa) steps(n reg.GPVirtual, some int, operands []reg.GPVirtual, bytes []int, body func(m []operand.Mem)) {
+	const step = 32
 	loop, done := a.label("loop"), a.label("done")
 	a.TESTQ(n, n)
 	a.JZ(a.jump(done))
 	a.Label(loop)
 	for at := 0; at < step; at += some {
-		body(operand.Mem{Base: dst, Disp: at * to}, operand.Mem{Base: src, Disp: at * from})
+		m := make([]operand.Mem, len(operands))
+		for i, base := range operands {
+			m[i] = operand.Mem{Base: base, Disp: at * bytes[i]}
+		}
+		body(m)
 	}
-	a.ADDQ(operand.U32(step*to), dst)
-	a.ADDQ(operand.U32(step*from), src)
+	for i, base := range operands {
+		a.ADDQ(operand.U32(step*bytes[i]), base)
+	}
 	a.SUBQ(operand.U8(step), n)
 	a.JNZ(a.jump(loop))
 	a.Label(done)
-	a.end()
 }
 
 // rounded are the bits of float32, rounded to those of bfloat16.

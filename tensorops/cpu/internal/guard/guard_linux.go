@@ -56,3 +56,6 @@ func (g *Memory) Floats(n int) []float32 { return unsafe.Slice((*float32)(g.piec
 
 // Halves are n halves of numbers in a piece of their own.
 func (g *Memory) Halves(n int) []uint16 { return unsafe.Slice((*uint16)(g.piece(2*n)), n) }
+
+// Bytes are n bytes in a piece of their own.
+func (g *Memory) Bytes(n int) []byte { return unsafe.Slice((*byte)(g.piece(n)), n) }

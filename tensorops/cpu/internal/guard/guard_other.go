@@ -19,3 +19,6 @@ func (g *Memory) Floats(n int) []float32 { return make([]float32, n) }
 
 // Halves are n halves of numbers.
 func (g *Memory) Halves(n int) []uint16 { return make([]uint16, n) }
+
+// Bytes are n bytes.
+func (g *Memory) Bytes(n int) []byte { return make([]byte, n) }

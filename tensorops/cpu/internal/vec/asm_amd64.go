@@ -506,6 +506,66 @@ func fromBF16AVX512(dst []float32, src []uint16)
 //go:noescape
 func roundBF16AVX512(dst []float32, src []float32)
 
+// roundHalvesAVX2 rounds to bfloat16 by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func roundHalvesAVX2(dst []uint16, src []float32, halves []uint16)
+
+// largestAVX2 returns the bits of the largest magnitude, where those of a NaN are above all others.
+//
+//go:noescape
+func largestAVX2(x []float32) uint32
+
+// encodeSignedAVX2 stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeSignedAVX2(codes []byte, x []float32, halves []uint16, scale float32)
+
+// decodeSignedAVX2 reads numbers from their codes. The length is a multiple of 32.
+//
+//go:noescape
+func decodeSignedAVX2(x []float32, codes []byte, scale float32)
+
+// encodeRootAVX2 stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeRootAVX2(codes []byte, x []float32, halves []uint16, scale float32)
+
+// decodeRootAVX2 reads numbers from their codes. The length is a multiple of 32.
+//
+//go:noescape
+func decodeRootAVX2(x []float32, codes []byte, scale float32)
+
+// roundHalvesAVX512 rounds to bfloat16 by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func roundHalvesAVX512(dst []uint16, src []float32, halves []uint16)
+
+// largestAVX512 returns the bits of the largest magnitude, where those of a NaN are above all others.
+//
+//go:noescape
+func largestAVX512(x []float32) uint32
+
+// encodeSignedAVX512 stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeSignedAVX512(codes []byte, x []float32, halves []uint16, scale float32)
+
+// decodeSignedAVX512 reads numbers from their codes. The length is a multiple of 32.
+//
+//go:noescape
+func decodeSignedAVX512(x []float32, codes []byte, scale float32)
+
+// encodeRootAVX512 stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeRootAVX512(codes []byte, x []float32, halves []uint16, scale float32)
+
+// decodeRootAVX512 reads numbers from their codes. The length is a multiple of 32.
+//
+//go:noescape
+func decodeRootAVX512(x []float32, codes []byte, scale float32)
+
 // toBF16AVX512BF16 rounds to bfloat16. The length is a multiple of 32.
 //
 //go:noescape

@@ -253,3 +253,23 @@ func fromBF16NEON(dst []float32, src []uint16)
 //
 //go:noescape
 func roundBF16NEON(dst []float32, src []float32)
+
+// roundHalvesNEON rounds to bfloat16 by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func roundHalvesNEON(dst []uint16, src []float32, halves []uint16)
+
+// largestNEON returns the bits of the largest magnitude, where those of a NaN are above all others.
+//
+//go:noescape
+func largestNEON(x []float32) uint32
+
+// encodeSignedNEON stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeSignedNEON(codes []byte, x []float32, halves []uint16, scale float32)
+
+// encodeRootNEON stores the codes of finite numbers, rounded by random bits. The length is a multiple of 32.
+//
+//go:noescape
+func encodeRootNEON(codes []byte, x []float32, halves []uint16, scale float32)

@@ -1,5 +1,7 @@
 package vec
 
+import "github.com/troupe-ml/troupe/internal/optstate"
+
 // Kernels is one path's loops. The methods check lengths, and say what the
 // fields of the same names do; the loops themselves trust them.
 type Kernels struct {
@@ -54,6 +56,12 @@ type Kernels struct {
 	fromBF16  func(dst []float32, src []uint16)
 	roundBF16 func(dst, src []float32)
 	flushes   bool // toBF16 takes numbers below 2^-126 for zero
+
+	// An optimizer's state; all but largest take multiples of 32 elements, too.
+	roundHalves              func(dst []uint16, src []float32, halves []uint16)
+	largest                  func(x []float32) uint32
+	encodeSigned, encodeRoot func(codes []byte, x []float32, halves []uint16, scale float32)
+	decodeSigned, decodeRoot func(x []float32, codes []byte, scale float32)
 }
 
 // Go is the path that every processor can run.
@@ -76,4 +84,6 @@ var Go = Kernels{
 	rope: ropeGo, keep: keepGo, random: randomGo, drop: dropGo, dropAdd: dropAddGo,
 	adamW: adamWGo, sgd: sgdGo, sgdMomentum: sgdMomentumGo,
 	toBF16: toBF16Go, fromBF16: fromBF16Go, roundBF16: roundBF16Go,
+	roundHalves: optstate.RoundBF16, largest: optstate.Largest,
+	encodeSigned: encodeSignedGo, encodeRoot: encodeRootGo, decodeSigned: decodeSignedGo, decodeRoot: decodeRootGo,
 }

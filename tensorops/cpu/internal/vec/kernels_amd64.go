@@ -27,6 +27,8 @@ var AVX2 = Kernels{
 	rope: ropeAVX2, keep: keepAVX2, random: randomAVX2, drop: dropAVX2, dropAdd: dropAddAVX2,
 	adamW: adamWAVX2, sgd: sgdAVX2, sgdMomentum: sgdMomentumAVX2,
 	toBF16: toBF16AVX2, fromBF16: fromBF16AVX2, roundBF16: roundBF16AVX2,
+	roundHalves: roundHalvesAVX2, largest: largestAVX2,
+	encodeSigned: encodeSignedAVX2, encodeRoot: encodeRootAVX2, decodeSigned: decodeSignedAVX2, decodeRoot: decodeRootAVX2,
 }
 
 // AVX512 needs AVX-512 F, BW, DQ and VL, and BMI2.
@@ -54,6 +56,8 @@ var AVX512 = Kernels{
 	rope: ropeAVX512, keep: keepAVX512, random: randomAVX512, drop: dropAVX512, dropAdd: dropAddAVX512,
 	adamW: adamWAVX512, sgd: sgdAVX512, sgdMomentum: sgdMomentumAVX512,
 	toBF16: toBF16AVX512, fromBF16: fromBF16AVX512, roundBF16: roundBF16AVX512,
+	roundHalves: roundHalvesAVX512, largest: largestAVX512,
+	encodeSigned: encodeSignedAVX512, encodeRoot: encodeRootAVX512, decodeSigned: decodeSignedAVX512, decodeRoot: decodeRootAVX512,
 }
 
 // AVX512BF16 is AVX512 on a processor that has AVX-512 BF16 too. It differs in what rounds to

@@ -25,6 +25,8 @@ var NEON = Kernels{
 	rope: ropeNEON, keep: keepNEON, random: randomNEON, drop: dropNEON, dropAdd: dropAddNEON,
 	adamW: adamWNEON, sgd: sgdNEON, sgdMomentum: sgdMomentumNEON,
 	toBF16: toBF16NEON, fromBF16: fromBF16NEON, roundBF16: roundBF16NEON,
+	roundHalves: roundHalvesNEON, largest: largestNEON,
+	encodeSigned: encodeSignedNEON, encodeRoot: encodeRootNEON, decodeSigned: decodeSignedGo, decodeRoot: decodeRootGo,
 }
 
 // Available lists the paths this processor can run, best first.
