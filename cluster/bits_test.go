@@ -216,7 +216,7 @@ func TestBits(t *testing.T) {
 	all := inBFloat16(families)
 	all["llama, dpo"] = slices.Concat(families["llama, untied"], []string{"preference.loss=dpo", "data.format=documents",
 		"data.train=" + testrun.AnswersOf(t, 40, false), "batch.sequences=16", "batch.microbatch=2"})
-	all["llama, muon"] = slices.Concat(families["llama, untied"], []string{"optimizer.name=muon"})
+	all["llama, muon"] = slices.Concat(families["llama, untied"], []string{muon})
 	for family, sets := range all {
 		sets = slices.Concat(sets, few)
 		rare := slices.ContainsFunc([]string{"bfloat16", "muon", "dpo"}, func(s string) bool { return strings.Contains(family, s) })

@@ -58,6 +58,18 @@ var gridTable = []struct {
 	{"dp2 zero-2, wide, one microbatch", []string{wide, large, "parallel.data=2", "parallel.zero=2"}, nil, "dp2, wide, one microbatch"},
 	{"tp2 dp2 sequence zero-2, wide, one microbatch", []string{wide, large, "parallel.tensor=2", "parallel.sequence=true", "parallel.data=2",
 		"parallel.zero=2"}, nil, ""},
+	// Muon, whose matrices are whole or have homes.
+	{"tp2, muon", []string{muon, "parallel.tensor=2"}, nil, ""},
+	{"dp2, muon", []string{muon, "parallel.data=2"}, nil, ""},
+	{"dp2 zero-1, muon", []string{muon, "parallel.data=2", "parallel.zero=1"}, nil, "dp2, muon"},
+	{"dp3, uneven, muon", []string{muon, "parallel.data=3"}, nil, ""},
+	{"dp3 zero-1, uneven, muon", []string{muon, "parallel.data=3", "parallel.zero=1"}, nil, "dp3, uneven, muon"},
+	{"tp4 sequence, muon", []string{muon, "parallel.tensor=4", "parallel.sequence=true"}, nil, ""},
+	{"tp2 pp2 dp2, muon", []string{muon, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2"}, []string{"zb-h1"}, ""},
+	{"tp2 pp2 dp2 zero-1, muon", []string{muon, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, nil,
+		"tp2 pp2 dp2, muon"},
+	{"tp 1 and 2, cp2 zero-1, muon", []string{muon, "parallel.context=2", "parallel.tensor=[1,2]", "pipeline.stages=2", "parallel.zero=1"},
+		nil, ""},
 	// Experts, whole on each rank and shared.
 	{"dp2, experts", []string{moe, "parallel.data=2"}, nil, ""},
 	{"dp2 ep2, experts", []string{moe, "parallel.data=2", "parallel.expert=2"}, nil, "dp2, experts"},
@@ -110,9 +122,12 @@ const large = "batch.microbatch=4"
 // moe is a model with experts, in whose place the family's keys have no effect.
 const moe = "model.family=mixtral"
 
+// muon is another optimizer than that of the other rows.
+const muon = "optimizer.name=muon"
+
 // ofAll returns the grid's keys that also apply to one process; a run can resume only with the same.
 func ofAll(sets []string) []string {
-	return slices.DeleteFunc([]string{wide, large, moe}, func(s string) bool { return !slices.Contains(sets, s) })
+	return slices.DeleteFunc([]string{wide, large, moe, muon}, func(s string) bool { return !slices.Contains(sets, s) })
 }
 
 // TestGridTable compares every grid of the table, with one process per rank, with one process of one rank over 50 steps. The
@@ -138,7 +153,7 @@ func TestGridTable(t *testing.T) {
 		}
 		folder := t.TempDir()
 		ones := make(map[string]string)
-		for _, sets := range [][]string{nil, {wide}, {wide, large}, {moe}} {
+		for _, sets := range [][]string{nil, {wide}, {wide, large}, {moe}, {muon}} {
 			kind := strings.Join(sets, " ")
 			ones[kind] = filepath.Join(folder, fmt.Sprint("one ", len(ones)))
 			trainHere(t, command{Config: smallRun, Sets: keys(t, ones[kind], base, sets)})

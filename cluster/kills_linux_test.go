@@ -152,6 +152,9 @@ func TestKills(t *testing.T) {
 		testKills(t, seed, "parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2")
 	})
 	t.Run("grid", func(t *testing.T) { testKills(t, seed, "parallel.tensor=2", "parallel.data=2", "pipeline.stages=2") })
+	t.Run("grid, muon", func(t *testing.T) {
+		testKills(t, seed, "parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "optimizer.name=muon")
+	})
 	t.Run("replicas, ahead", func(t *testing.T) {
 		testKills(t, seed, "parallel.data=3", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true")
 	})

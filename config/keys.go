@@ -374,7 +374,7 @@ type Batch struct {
 // Optimizer is the section [optimizer].
 type Optimizer struct {
 	// Update rule: "adamw", "sgd" or "muon". "muon" is Muon for hidden matrices of language models and AdamW for embeddings, head,
-	// norms and biases. It computes on the CPU, without parallel.tensor or parallel.zero. Default: "adamw".
+	// norms and biases. It computes on the CPU. Default: "adamw".
 	Name string `toml:"name"`
 	// Peak learning rate. A resume may change it and the other keys of the rate: see changes.jsonl. Default: 0.001.
 	LR float64 `toml:"lr"`

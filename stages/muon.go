@@ -80,16 +80,23 @@ func (o Optimizer) MuonLen(m *Model) (n int64) {
 	return n
 }
 
-// muon records Muon's update of a parameter.
+// muon records Muon's update of a parameter that is whole on this rank.
 func (s *Stage) muon(l *tensorops.List, u Update, h *localParam, w, m, g, low tensorops.Tensor, clear bool) {
+	o := s.muonOpts(u, h)
+	o.ClearGrad, o.Copy = clear, low
+	l.Muon(w, m, g, o)
+}
+
+// muonOpts returns the numbers of a parameter's update.
+func (s *Stage) muonOpts(u Update, h *localParam) tensorops.MuonOpts {
 	o, p := h.own, h.param.Hidden
-	a := tensorops.MuonOpts{LR: u.LR, Momentum: o.Momentum, WeightDecay: o.WeightDecay, GradScale: u.GradScale, Rows: p.Out, Cols: p.In,
-		Blocks: p.Blocks, BF16: s.opts.BF16, ClearGrad: clear, Copy: low, Factor: tensorops.MuonMatchRMS(p.Out, p.In)}
+	a := tensorops.MuonOpts{LR: u.LR * h.lrScale, Momentum: o.Momentum, WeightDecay: o.WeightDecay, GradScale: u.GradScale, Rows: p.Out,
+		Cols: p.In, Blocks: p.Blocks, BF16: s.opts.BF16, Factor: tensorops.MuonMatchRMS(p.Out, p.In)}
 	if p.InOut {
 		a.Rows, a.Cols = p.In, p.Out
 	}
 	if o.MuonScale == OriginalScale {
 		a.Factor = tensorops.MuonOriginal(p.Out, p.In)
 	}
-	l.Muon(w, m, g, a)
+	return a
 }

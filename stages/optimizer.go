@@ -182,13 +182,29 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 		s.updateParts(l, u, clear)
 		return
 	}
+	s.updateAtHomes(l, u, clear)
 	for _, h := range s.local {
-		if !h.param.Frozen {
-			s.updateOne(l, u, h, h.w, h.g[h.place()], h.low, clear && !h.brief)
-			if clear {
-				s.closeBrief(l, h)
-			}
+		if h.param.Frozen {
+			continue
 		}
+		if !s.homed(h) {
+			s.updateOne(l, u, h, h.w, h.g[h.place()], h.low, clear && !h.brief)
+		}
+		if clear {
+			s.closeBrief(l, h)
+		}
+	}
+}
+
+// updated returns what this rank updates of a parameter, and its gradient: all that it has, or with ZeRO its part.
+func (s *Stage) updated(h *localParam) (w, g tensorops.Tensor) {
+	switch from, to := s.ownPart(h.param); {
+	case !s.opts.Data.splits():
+		return h.w, h.g[h.place()]
+	case h.splitsWeight:
+		return s.ownWeight(h), s.ownGrad(h)
+	default:
+		return within(h.w, from, to), s.ownGrad(h)
 	}
 }
 
@@ -214,13 +230,13 @@ func (s *Stage) updateOne(l *tensorops.List, u Update, h *localParam, w, g, low 
 func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensorops.Tensor, state [2]tensorops.Tensor,
 	g, low tensorops.Tensor, clear bool) {
 	o, decay := h.own, 0.0
-	u.LR *= h.lrScale
-	if h.param.Decay {
-		decay = o.WeightDecay
-	}
 	if o.byMuon(h.param) {
 		s.muon(l, u, h, w, state[0], g, low, clear)
 		return
+	}
+	u.LR *= h.lrScale
+	if h.param.Decay {
+		decay = o.WeightDecay
 	}
 	if o.Name != SGD {
 		l.AdamW(w, state[0], state[1], g, tensorops.AdamWOpts{LR: u.LR, Beta1: o.Beta1, Beta2: o.Beta2, Eps: o.Eps,

@@ -28,7 +28,8 @@ type Gradient struct {
 type StatePart struct{ Param, Part string }
 
 // NewShadow allocates the shadow of the rank that has these chunks and options. Its numbers are undefined until each of Parts is Put. The
-// error is ErrModel for options with which a rank does not have all of its state in float32: ZeRO, or a smaller Optimizer.State.
+// error is ErrModel for options with which a rank does not have all of its state in float32: ZeRO, or a smaller Optimizer.State; and for
+// those with which an update needs other ranks: Muon in a tensor group.
 func NewShadow(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Shadow, error) {
 	switch {
 	case o.Data.size() > 1:
@@ -42,6 +43,9 @@ func NewShadow(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options)
 	st, err := NewStage(m, stream, chunks, o)
 	if err != nil {
 		return nil, err
+	}
+	if len(st.homes) > 0 {
+		return nil, errors.Join(fmt.Errorf("%w: a shadow of a rank that makes matrices orthogonal with others", ErrModel), st.Close())
 	}
 	s := &Shadow{stage: st, index: make(map[int]int)}
 	for _, h := range st.local {

@@ -109,6 +109,7 @@ type Stage struct {
 	flat        flatGrads        // for a data-parallel stage
 	expertGrads expertGrads      // for a stage in an expert group
 	parts       partExchange     // for a stage whose replicas have parts of the optimizer state
+	homes       []homeRound      // of matrices of which this rank has a part, and Muon needs all
 	holding     *chunk           // chunk whose weights may be gathered, if replicas have parts of them
 	normsT      tensorops.Tensor // [len(local)] float64 on the device
 	routers     map[*expertFFN]*routerTotals
@@ -324,6 +325,7 @@ func (s *Stage) allocate() error {
 		s.layFlat(l)
 		s.layExperts(l)
 	}
+	s.layHomes()
 	if !s.opts.Inference && !s.opts.onlyState {
 		s.norms = make([]float64, len(s.local))
 		s.normsT = l.Alloc(tensorops.Float64, len(s.local))

@@ -82,15 +82,12 @@ func (m *Model) shard(t TensorParallel, x ExpertParallel) (*Model, error) {
 	}
 	part := &Model{Config: m.Config, tensor: t, expert: x}
 	languageOf(m.Config.Family).build(part)
-	if t.size() <= 1 { // tensor groups have parts of matrices
-		part.markHidden()
-	}
 	if err := part.adapt(); err != nil {
 		return nil, err
 	}
 	part.wires, part.values, part.froze = m.wires, m.values, m.froze
 	for i, p := range part.Params {
-		p.Frozen = m.Params[i].Frozen
+		p.Frozen, p.Hidden = m.Params[i].Frozen, m.Params[i].Hidden
 	}
 	return part, nil
 }

@@ -152,24 +152,18 @@ func (s *Stage) reduceLoads(l *tensorops.List) {
 // parts.
 func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 	s.letGo(l)
+	s.updateAtHomes(l, u, false)
 	for _, h := range s.local {
 		if h.param.LoadRate != 0 && !h.param.Frozen {
 			s.updateOne(l, u, h, h.w, h.g[h.place()], tensorops.Tensor{}, false)
 			continue
 		}
-		from, to := s.ownPart(h.param)
-		if h.param.Frozen || from == to {
+		if h.param.Frozen || s.homed(h) || !s.hasPart(h.param) {
 			continue
 		}
-		if h.splitsWeight {
-			s.updateOne(l, u, h, s.ownWeight(h), s.ownGrad(h), tensorops.Tensor{}, false)
-			continue
-		}
-		s.updateOne(l, u, h, within(h.w, from, to), s.ownGrad(h), tensorops.Tensor{}, false)
-		if s.liesInParts(h.param) {
-			all, own := s.parted(h.param, h.w)
-			s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: all, Src: own})
-		}
+		w, g := s.updated(h)
+		s.updateOne(l, u, h, w, g, tensorops.Tensor{}, false)
+		s.gatherOwn(l, h)
 	}
 	if clear {
 		s.clearWhole(l)
@@ -196,6 +190,14 @@ func (s *Stage) updateParts(l *tensorops.List, u Update, clear bool) {
 		if !h.param.Frozen && h.low.Valid() {
 			l.Copy(h.low, h.w)
 		}
+	}
+}
+
+// gatherOwn starts to gather a weight whose parts are updated, if it is whole on each rank and lies in parts.
+func (s *Stage) gatherOwn(l *tensorops.List, h *localParam) {
+	if !h.splitsWeight && s.liesInParts(h.param) {
+		all, own := s.parted(h.param, h.w)
+		s.beginCollective(l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: all, Src: own})
 	}
 }
 

@@ -43,11 +43,23 @@ func MuonOriginal(out, in int) float64 { return math.Sqrt(max(1, float64(out)/fl
 // where orthogonal(u) is five Newton-Schulz steps from u/‖u‖. It records products and other operations, which allocate from the list's
 // arena, and a Call, so that a device whose memory the host cannot address refuses it.
 func (l *List) Muon(w, m, g Tensor, o MuonOpts) {
-	n := o.Rows * o.Cols
-	if l.err == nil && (!dense(Float32, w, m, g) || !sameLen(w, m, g) || !copyFits(o.Copy, w) || n <= 0 || w.Len()%n != 0 ||
-		o.Blocks <= 0 || n%o.Blocks != 0) {
-		l.err = fmt.Errorf("%w: muon w=%v m=%v g=%v copy=%v: %d×%d matrices in %d blocks: w, m and g are contiguous float32 tensors "+
-			"with a whole number of matrices, and a block has an equal part of each", ErrShape, w, m, g, o.Copy, o.Rows, o.Cols, o.Blocks)
+	if l.err == nil && !o.whole(w) {
+		l.err = fmt.Errorf("%w: muon w=%v: %s", ErrShape, w, o.matrices())
+	}
+	u := l.Alloc(Float32, w.Shape()...)
+	l.Nesterov(u, m, g, o)
+	u = l.Orthogonal(u, o)
+	l.MuonStep(w, u, o)
+	l.Free(u)
+	if o.ClearGrad {
+		l.Fill(g, 0)
+	}
+}
+
+// Nesterov records the new m and u of Muon, of all elements of the matrices or of some.
+func (l *List) Nesterov(u, m, g Tensor, o MuonOpts) {
+	if l.err == nil && (!dense(Float32, u, m, g) || !sameLen(u, m, g)) {
+		l.err = fmt.Errorf("%w: momentum u=%v m=%v g=%v: they are contiguous float32 tensors of one length", ErrShape, u, m, g)
 	}
 	if l.err != nil {
 		return
@@ -55,31 +67,60 @@ func (l *List) Muon(w, m, g Tensor, o MuonOpts) {
 	none, toward := Tensor{}, (1-o.Momentum)*o.GradScale
 	l.AddScaled(m, m, none, o.Momentum)
 	l.AddScaled(m, g, m, toward)
-	u := l.Alloc(Float32, w.Shape()...)
 	l.AddScaled(u, m, none, o.Momentum)
 	l.AddScaled(u, g, u, toward)
-	if count := w.Len() / n; count == 1 {
-		u = l.orthogonal(u.View(o.Rows, o.Cols), o.BF16)
-	} else {
-		all, width := u.View(o.Blocks, w.Len()/o.Blocks), n/o.Blocks
-		for k := range count {
-			part := all.Columns(k*width, (k+1)*width)
-			x := l.Alloc(Float32, o.Rows, o.Cols)
-			l.Copy(x.View(o.Blocks, width), part)
-			x = l.orthogonal(x, o.BF16)
-			l.Copy(part, x.View(o.Blocks, width))
-			l.Free(x)
-		}
+}
+
+// Orthogonal records orthogonal(u) of Muon, of each matrix in u. It takes u, which Alloc has returned, and returns the result, of the
+// same length.
+func (l *List) Orthogonal(u Tensor, o MuonOpts) Tensor {
+	n := o.Rows * o.Cols
+	if l.err == nil && (!dense(Float32, u) || !o.whole(u)) {
+		l.err = fmt.Errorf("%w: orthogonal u=%v: %s", ErrShape, u, o.matrices())
 	}
-	l.AddScaled(w, w, none, 1-float64(o.LR*o.WeightDecay)) // not fused with the subtraction, as arm64 would
+	if l.err != nil {
+		return u
+	}
+	count := u.Len() / n
+	if count == 1 {
+		return l.orthogonal(u.View(o.Rows, o.Cols), o.BF16)
+	}
+	all, width := u.View(o.Blocks, u.Len()/o.Blocks), n/o.Blocks
+	for k := range count {
+		part := all.Columns(k*width, (k+1)*width)
+		x := l.Alloc(Float32, o.Rows, o.Cols)
+		l.Copy(x.View(o.Blocks, width), part)
+		x = l.orthogonal(x, o.BF16)
+		l.Copy(part, x.View(o.Blocks, width))
+		l.Free(x)
+	}
+	return u
+}
+
+// MuonStep records the new w of Muon, of all elements of the matrices or of some. u has those of orthogonal(u).
+func (l *List) MuonStep(w, u Tensor, o MuonOpts) {
+	if l.err == nil && (!dense(Float32, w, u) || !sameLen(w, u) || !copyFits(o.Copy, w)) {
+		l.err = fmt.Errorf("%w: muon w=%v u=%v copy=%v: w and u are contiguous float32 tensors of one length", ErrShape, w, u, o.Copy)
+	}
+	if l.err != nil {
+		return
+	}
+	l.AddScaled(w, w, Tensor{}, 1-float64(o.LR*o.WeightDecay)) // not fused with the subtraction, as arm64 would
 	l.AddScaled(w, u, w, -o.LR*o.Factor)
-	l.Free(u)
 	if o.Copy.Valid() {
 		l.Copy(o.Copy, w)
 	}
-	if o.ClearGrad {
-		l.Fill(g, 0)
-	}
+}
+
+// whole reports whether a tensor has a whole number of the matrices, and a block an equal part of each.
+func (o MuonOpts) whole(t Tensor) bool {
+	n := o.Rows * o.Cols
+	return n > 0 && t.Len() > 0 && t.Len()%n == 0 && o.Blocks > 0 && n%o.Blocks == 0
+}
+
+func (o MuonOpts) matrices() string {
+	return fmt.Sprintf("%d×%d matrices in %d blocks: it is a contiguous float32 tensor with a whole number of matrices, and a block has "+
+		"an equal part of each", o.Rows, o.Cols, o.Blocks)
 }
 
 // orthogonal records the nearest orthogonal matrix of x, roughly: all singular values come near 1. It takes x and returns the result.

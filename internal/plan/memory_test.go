@@ -58,6 +58,10 @@ func TestMemoryForecast(t *testing.T) {
 			"model.family=llama"},
 		{"parallel.data=2", "parallel.tensor=2", "parallel.sequence=true", "parallel.zero=3", "pipeline.stages=2", "pipeline.chunks=4",
 			"model.layers=12", "pipeline.schedule=breadth-first", "model.hidden=192"},
+		{"parallel.data=3", "parallel.zero=2", "model.hidden=128", "optimizer.name=muon"},
+		{"parallel.tensor=2", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
+		{"parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=8", "optimizer.name=muon"},
+		{"parallel.tensor=[1, 2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
 		{"pipeline.stages=2", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"},
 		{"pipeline.stages=2", `model.freeze=["embed", "1-2"]`, "device.dtype=bfloat16", "model.family=llama"},
 	} {

@@ -1,13 +1,11 @@
 package plan
 
 import (
-	"slices"
-
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
 
-// checkMuon checks that Muon has matrices to train, and that each is whole on a rank that computes on the CPU.
+// checkMuon checks that Muon has matrices to train, and that the ranks compute on the CPU.
 func (p *Plan) checkMuon() error {
 	c := p.cfg
 	if !c.Muon() {
@@ -22,15 +20,6 @@ func (p *Plan) checkMuon() error {
 	if r, found := p.gpuStage(); found {
 		return c.Errorf(key, "\"muon\" computes only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", "+
 			"or name = \"adamw\"", r, device.Key(c))
-	}
-	// Both would split the matrices that it makes orthogonal.
-	if n := slices.Max(c.Parallel.Tensor); n > 1 {
-		return c.Errorf("parallel.tensor", "%d ranks would split matrices, but optimizer.name = \"muon\" needs them whole; set tensor = 1 and "+
-			"use more stages or replicas, or set optimizer.name = \"adamw\"", n)
-	}
-	if p.zero() > 0 {
-		return c.Errorf("parallel.zero", "%d would split the state of a matrix, but optimizer.name = \"muon\" needs it whole; set zero = 0 and "+
-			"use more stages, or set optimizer.name = \"adamw\"", p.zero())
 	}
 	if Optimizer(c).MuonLen(p.model) > 0 {
 		return nil

@@ -25,15 +25,17 @@ optimizer = {name = "muon"}
 	return plan.New(cfg, cfg.Model.Vocab, stages.Config{})
 }
 
-// TestMuonRefused: what would split matrices, a GPU, and models without anything to train are refused, and the error says what to change.
+// TestMuonRefused: a GPU, blocks of 8 bits in parts, and models without anything to train are refused, and the error says what to change.
 func TestMuonRefused(t *testing.T) {
 	for _, c := range []struct {
 		sets []string
 		want []string // "": it is planned
 	}{
 		{[]string{"parallel.data=2", "pipeline.stages=2"}, nil},
-		{[]string{"parallel.tensor=2"}, []string{"parallel.tensor", "2 ranks would split matrices", "set tensor = 1"}},
-		{[]string{"parallel.data=2", "parallel.zero=1"}, []string{"parallel.zero", "1 would split the state", "set zero = 0"}},
+		{[]string{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1"}, nil},
+		{[]string{"parallel.tensor=2", "optimizer.state_dtype=bfloat16"}, nil},
+		{[]string{"parallel.tensor=2", "optimizer.state_dtype=int8"},
+			[]string{"optimizer.state_dtype", "parallel.tensor = 2 would split", "tensor = 1"}},
 		{[]string{"device.kind=cuda"}, []string{"optimizer.name", "computes only on the CPU", `set device.kind = "cpu"`}},
 		{[]string{`device.ranks=["cpu", "cuda:0"]`, "pipeline.stages=2"}, []string{"optimizer.name", "stage 1 is on a GPU", "device.ranks"}},
 		{[]string{`model.freeze=["embed", "0-1"]`}, []string{"optimizer.name", "has nothing to train", "freeze less"}},

@@ -90,6 +90,24 @@ func TestHolder(t *testing.T) {
 	}
 }
 
+// TestNoShadowInGroup: matrices that a tensor group makes orthogonal together have no shadows; whole ones do.
+func TestNoShadowInGroup(t *testing.T) {
+	for _, c := range []struct{ sets, want string }{
+		{"pipeline.stages=2 optimizer.name=muon", ""},
+		{"pipeline.stages=2 parallel.tensor=[1,2] optimizer.name=adamw", ""},
+		{"pipeline.stages=2 parallel.tensor=[1,2] optimizer.name=muon", "parallel.tensor = 2"},
+	} {
+		p, err := gridPlan(t, strings.Fields(c.sets)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.CheckShadows()
+		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.sets, err, c.want)
+		}
+	}
+}
+
 // TestShadowBytes: a shadow with AdamW takes 16 bytes for each trained parameter: weight, two moments, and a gradient.
 func TestShadowBytes(t *testing.T) {
 	for _, sets := range [][]string{{"pipeline.stages=2"}, {"pipeline.stages=2", `model.freeze=["0"]`}, {"parallel.tensor=2"}} {

@@ -167,6 +167,8 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.tensor=2 parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=llama model.kv_heads=2 batch.sequences=24",
 		"parallel.tensor=4 parallel.sequence=true model.family=llama model.kv_heads=2 model.mtp_layers=1 pipeline.stages=2 pipeline.defer_weights=2",
 		"parallel.tensor=[1,2] pipeline.stages=2 pipeline.schedule=1f1b parallel.data=2",
+		"parallel.tensor=[1,2] pipeline.stages=2 pipeline.schedule=1f1b parallel.data=3 parallel.zero=1 optimizer.name=muon",
+		"parallel.data=2 parallel.zero=3 model.hidden=128 model.layers=8 optimizer.name=muon",
 		"parallel.tensor=[2,1,4] pipeline.stages=3 pipeline.schedule=zb-h1 parallel.sequence=true",
 		"parallel.tensor=2 pipeline.stages=4 model.mtp_layers=1 model.layers=8 pipeline.layout=Ettt|tt|tt|tmL",
 		"parallel.tensor=[2,4] pipeline.stages=2 pipeline.schedule=gpipe parallel.edges=scatter",

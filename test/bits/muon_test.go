@@ -1,6 +1,7 @@
 package bits
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -80,6 +81,42 @@ func TestMuonReplicas(t *testing.T) {
 	want := filepath.Join(t.TempDir(), "out")
 	testrun.Train(t, want, sets...)
 	sameUnder(t, want, "again", sets)
+}
+
+// TestMuonGrids: ranks that have parts of matrices have the same bits in every run, near those of one rank, and a run goes on under
+// another grid.
+func TestMuonGrids(t *testing.T) {
+	if testrun.RaceDetector {
+		t.Skip("races don't depend on the numbers")
+	}
+	steps := testrun.Sometimes(6, 50)
+	for _, model := range [][]string{
+		{"model.family=gpt2", "model.kv_heads=4"},
+		{"model.family=llama", "model.kv_heads=2", "model.tie_embeddings=false", "optimizer.muon_scale=original"},
+	} {
+		sets := slices.Concat(model, []string{"optimizer.name=muon", "run.eval_every=2", "run.checkpoint_every=2",
+			fmt.Sprint("run.steps=", steps)})
+		further := append(slices.Clone(sets), fmt.Sprint("run.steps=", steps+2))
+		want := filepath.Join(t.TempDir(), "want")
+		testrun.Train(t, want, sets...)
+		testrun.Train(t, want, further...)
+		grids := [][]string{
+			{"parallel.tensor=2"},
+			{"parallel.tensor=4", "parallel.sequence=true", "parallel.data=2", "parallel.zero=1"},
+			{"parallel.tensor=[2, 1]", "parallel.data=3", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+		}
+		for i, grid := range grids {
+			out, again := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "again")
+			testrun.Train(t, out, slices.Concat(sets, grid)...)
+			testrun.Train(t, again, slices.Concat(sets, grid)...)
+			testrun.SameFigures(t, out, again)
+			testrun.SameState(t, out, again, steps)
+			testrun.Train(t, out, slices.Concat(further, grids[(i+1)%len(grids)])...)
+			testrun.NearFigures(t, want, out, 1e-5)
+			testrun.Train(t, again, further...) // on one rank
+			testrun.NearFigures(t, want, again, 1e-5)
+		}
+	}
 }
 
 // TestOtherOptimizer: a run does not resume with another optimizer, whose state it lacks.

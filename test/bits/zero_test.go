@@ -67,9 +67,17 @@ func TestZero(t *testing.T) {
 		{"weights, tensor groups of other sizes, in a V", zero3, append(slices.Clone(large), "model.hidden=192", "model.layers=18",
 			"model.ffn=192"), []string{"parallel.tensor=[1, 2]", "parallel.data=2", "pipeline.stages=2", "pipeline.chunks=2",
 			"pipeline.schedule=zb-v", "pipeline.post_validation=false"}, dp2pp2},
+		{"muon, tensor groups", zero1, []string{"optimizer.name=muon", "model.family=llama", "model.ffn=48"}, split, dp3},
+		{"muon, with post-validation, clipped", zero1, []string{"optimizer.name=muon", "optimizer.clip_norm=0.5"}, guessed, split},
+		{"muon, gradients, dp8, average", zero2, append(slices.Clone(large), "optimizer.name=muon", "optimizer.ema=0.9"),
+			[]string{"parallel.data=8"}, dp3},
+		{"muon, weights, bfloat16, interleaved, tensor groups", zero3, append(slices.Clone(large), "optimizer.name=muon", "model.layers=12",
+			"model.hidden=192", "device.dtype=bfloat16", "optimizer.state_dtype=bfloat16"), split, dp2},
+		{"muon, experts", zero1, []string{"optimizer.name=muon", "model.family=qwen3_moe", "model.expert_ffn=24"}, dp2, dp3},
 		{"weights, multi-token prediction", zero3, append(slices.Clone(large), "model.layers=8", "model.mtp_layers=1"), dp2pp2, dp2pp2},
 	} {
-		if testrun.RaceDetector && i%12 != 3 || !testrun.RaceDetector && !testrun.Long && i != 1 && i != 9 && i != 16 {
+		few := i == 1 || i == 9 || i == 16 || c.name == "muon, tensor groups"
+		if testrun.RaceDetector && i%12 != 3 || !testrun.RaceDetector && !testrun.Long && !few {
 			continue // races don't depend on the numbers; make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {

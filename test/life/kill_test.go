@@ -63,6 +63,8 @@ func TestKill(t *testing.T) {
 		{"a checkpoint every step", []string{"run.checkpoint_every=1", "run.keep=2"}},
 		{"a checkpoint every 2 steps", []string{"run.checkpoint_every=2", "run.keep=1", "model.family=llama", "run.eval_every=5"}},
 		{"muon", []string{"run.checkpoint_every=1", "run.keep=2", "optimizer.name=muon"}},
+		{"muon, shared by replicas", []string{"run.checkpoint_every=1", "run.keep=2", "optimizer.name=muon", "parallel.data=2",
+			"parallel.zero=1"}},
 		{"preferences", []string{"run.checkpoint_every=1", "run.keep=2", "preference.loss=dpo", "data.format=documents",
 			"batch.microbatch=2", "data.train=" + testrun.AnswersOf(t, 60, false)}},
 		{"state in int8", []string{"run.checkpoint_every=1", "run.keep=2", "optimizer.state_dtype=int8"}},
