@@ -472,7 +472,11 @@ func (c *Codec) takeSlice(v *stages.Saved, numbers int, s *wire.Slice) (err erro
 	for _, d := range whole {
 		n *= int64(d)
 	}
-	if most := 2 * int64(sharers) * int64(numbers); n > most {
+	most := 2 * int64(sharers) * int64(numbers)
+	if s.GetLimit()-s.GetFirst() == int64(numbers) { // the last part of few numbers may have much less than the others
+		most = max(most, 2*int64(sharers)*int64(sharers)*tensorops.StateBlock)
+	}
+	if n > most {
 		return fmt.Errorf("%w: got %d numbers of %s as a part of %d", ErrMessage, numbers, v.Name, n)
 	}
 	v.Whole = whole

@@ -22,9 +22,10 @@ func join(saved []stages.Saved) ([]stages.Saved, error) {
 			out = append(out, wholeOf(v))
 		}
 		n := len(v.Data)
-		if whole := &out[i]; v.DType == tensorops.BFloat16 && whole.DType == v.DType {
-			n = len(v.Narrow) / 2
-			if err := v.Slice.PutNarrow(whole.Narrow, v.Narrow, v.Whole); err != nil {
+		if whole := &out[i]; v.DType != tensorops.Float32 && whole.DType == v.DType {
+			size := v.DType.Size()
+			n = len(v.Narrow) / size
+			if err := v.Slice.PutNarrow(whole.Narrow, v.Narrow, size, v.Whole); err != nil {
 				return nil, fmt.Errorf("%s: %w", v.Name, err)
 			}
 		} else if err := v.Slice.Put(whole.Data, v.Data, v.Whole); err != nil {
@@ -47,10 +48,10 @@ func wholeOf(v stages.Saved) stages.Saved {
 		n *= d
 	}
 	v.Shape, v.Whole, v.Slice = v.Whole, nil, stages.Slice{}
-	if v.DType == tensorops.BFloat16 {
-		v.Narrow = make([]byte, 2*n)
-	} else {
+	if v.DType == tensorops.Float32 {
 		v.Data = make([]float32, n)
+	} else {
+		v.Narrow = make([]byte, v.DType.Size()*n)
 	}
 	return v
 }

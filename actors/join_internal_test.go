@@ -8,7 +8,27 @@ import (
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/wire"
 	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
 )
+
+// Parts in types of one and two bytes become the whole in that type.
+func TestJoinNarrow(t *testing.T) {
+	for _, dtype := range []tensorops.DType{tensorops.Uint8, tensorops.BFloat16} {
+		size := dtype.Size()
+		want := []byte{1, 2, 3, 4, 5, 6, 7, 8}
+		part := func(from, to int) stages.Saved {
+			return stages.Saved{Name: "m.w", Part: "m", Shape: []int{to - from}, Whole: []int{len(want) / size}, DType: dtype,
+				Slice: stages.Slice{}.Range(from, to), Narrow: want[from*size : to*size]}
+		}
+		got, err := join([]stages.Saved{part(0, 3), part(3, len(want)/size)})
+		if err != nil || len(got) != 1 || !slices.Equal(got[0].Narrow, want) || got[0].DType != dtype || got[0].Whole != nil {
+			t.Errorf("%v: %+v, %v", dtype, got, err)
+		}
+		if _, err := join([]stages.Saved{part(0, 3)}); !errors.Is(err, stages.ErrInput) {
+			t.Errorf("%v, without the last part: %v", dtype, err)
+		}
+	}
+}
 
 // Parts of a tensor, by columns and by ranges of them, become the whole, which comes where its first
 // part does; a number that nobody has is missed.
@@ -56,6 +76,8 @@ func TestSliceComes(t *testing.T) {
 		{true, 10, packSlice(v), true},
 		{true, 10, tensor, true},
 		{true, 4, packSlice(v), false}, // 20 numbers are not those of two ranks
+		{true, 1, packSlice(stages.Saved{Whole: []int{257}, Slice: stages.Slice{}.Range(256, 257)}), true},
+		{true, 1, packSlice(stages.Saved{Whole: []int{1 << 20}, Slice: stages.Slice{}.Range(1<<20-1, 1<<20)}), false},
 	} {
 		var err error
 		if c.spec.Grid, err = grid.New(grid.Sizes{Tensor: []int{1}, Context: 1, Pipeline: 1, Data: 2, Order: "tp-cp-pp-dp"}); err != nil {

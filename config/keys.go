@@ -407,8 +407,8 @@ type Optimizer struct {
 	// Default: "match_rms_adamw".
 	MuonScale string `toml:"muon_scale"`
 	// Type of the optimizer's state: "float32", "bfloat16" or "int8". adamw then takes 8, 4 or 2.03 bytes a weight. The last two are
-	// rounded at random, compute on the CPU, and change the losses. "int8" needs parallel.tensor = 1 and parallel.zero = 0. A resume may
-	// change the type: the state is then converted. Default: "float32".
+	// rounded at random, compute on the CPU, and change the losses. "int8" needs parallel.tensor = 1. A resume may change the type: the
+	// state is then converted. Default: "float32".
 	StateDType string `toml:"state_dtype"`
 	// Weight decay, of all weights except norms and biases. Default: 0.1.
 	WeightDecay float64 `toml:"weight_decay"`

@@ -57,7 +57,7 @@ func (s *Stage) ownPart(p *Param) (from, to int) {
 }
 
 func (s *Stage) partOf(p *Param, rank int) (from, to int) {
-	if p.experts && !s.opts.Data.splits() {
+	if p.experts && !s.opts.Data.splits() && (s.divided(p) || !s.blockedState()) {
 		return s.expertPart(p, rank)
 	}
 	n, each := p.Len(), s.partLen(p)
@@ -65,8 +65,16 @@ func (s *Stage) partOf(p *Param, rank int) (from, to int) {
 }
 
 // partLen returns the number of elements of a part; parts at a parameter's end may have fewer, or
-// none.
+// none. Blocks of the optimizer state are whole in a part, also without ZeRO: the norms have the same
+// parts.
 func (s *Stage) partLen(p *Param) int {
 	size := s.opts.Data.size()
-	return (p.Len() + size - 1) / size
+	each := (p.Len() + size - 1) / size
+	if s.blockedState() {
+		each = tensorops.StateScales(each) * tensorops.StateBlock
+	}
+	return each
 }
+
+// blockedState reports whether the numbers of the optimizer state have a scale for each block.
+func (s *Stage) blockedState() bool { return s.opts.Optimizer.State == tensorops.Uint8 }

@@ -21,8 +21,8 @@ type Optimizer struct {
 	Momentum          float64 // SGD and Muon; 0: none
 	WeightDecay       float64
 	MuonScale         string // MatchRMSAdamW, also if it is empty, or OriginalScale
-	// State is the type in which the state is stored: Float32, BFloat16 or Uint8. Uint8 needs whole parameters on each rank, and both
-	// need memory that the host can address.
+	// State is the type in which the state is stored: Float32, BFloat16 or Uint8. Uint8 needs parameters that no tensor group has
+	// slices of, and both need memory that the host can address.
 	State tensorops.DType
 	// EMA is the decay of the moving average of the weights, which is updated after each update; 0: there is none.
 	EMA float64

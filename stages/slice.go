@@ -134,15 +134,15 @@ func (s Slice) Put(whole, part []float32, shape []int) error {
 	return nil
 }
 
-// PutNarrow is Put for numbers of two bytes.
-func (s Slice) PutNarrow(whole, part []byte, shape []int) error {
-	if len(part)%2 != 0 || len(whole)%2 != 0 {
-		return fmt.Errorf("%w: got %d and %d bytes of two-byte numbers", ErrInput, len(part), len(whole))
+// PutNarrow is Put for numbers of so many bytes each.
+func (s Slice) PutNarrow(whole, part []byte, size int, shape []int) error {
+	if len(part)%size != 0 || len(whole)%size != 0 {
+		return fmt.Errorf("%w: got %d and %d bytes of numbers of %d bytes", ErrInput, len(part), len(whole), size)
 	}
-	if err := s.check(shape, len(part)/2, len(whole)/2); err != nil {
+	if err := s.check(shape, len(part)/size, len(whole)/size); err != nil {
 		return err
 	}
-	s.Runs(shape, func(at, wholeAt, n int) { copy(whole[2*wholeAt:2*(wholeAt+n)], part[2*at:]) })
+	s.Runs(shape, func(at, wholeAt, n int) { copy(whole[size*wholeAt:size*(wholeAt+n)], part[size*at:]) })
 	return nil
 }
 

@@ -138,10 +138,15 @@ func (s *Stage) loadState(h *localParam, i int, part string, src Source, host []
 	return nil
 }
 
-// scalesOf describes the scales of a parameter's state.
-func scalesOf(p *Param) *Param {
+// scalesOf describes the scales of a parameter's state, or of this rank's part of it.
+func (s *Stage) scalesOf(p *Param) *Param {
 	own := *p
 	own.Shape, own.Slice = []int{tensorops.StateScales(p.Len())}, Slice{}
 	own.Whole = own.Shape
+	if s.opts.Data.splits() {
+		from, to := s.ownPart(p)
+		own.Slice = Slice{}.Range(from/tensorops.StateBlock, tensorops.StateScales(to))
+		own.Shape = own.Slice.Shape(own.Whole)
+	}
 	return &own
 }

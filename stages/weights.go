@@ -216,7 +216,7 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
 				save(h.state[i], s.ofState(h.param), part)
 				if h.scales[i].Valid() {
-					save(h.scales[i], scalesOf(h.param), ScalePart(part))
+					save(h.scales[i], s.scalesOf(h.param), ScalePart(part))
 				}
 			}
 		}

@@ -69,7 +69,7 @@ const ownCollective = 16 << 10
 // collective of its own.
 func (s *Stage) liesInParts(p *Param) bool {
 	n := p.Len()
-	return n >= ownCollective && n%s.opts.Data.size() == 0
+	return n >= ownCollective && n == s.opts.Data.size()*s.partLen(p)
 }
 
 // reduceOwn starts the sums over the replicas of this rank's part of the gradients that lie in

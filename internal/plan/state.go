@@ -33,10 +33,6 @@ func (p *Plan) checkState() error {
 		return c.Errorf("optimizer.state_dtype", "%q has blocks of %d weights, which parallel.tensor = %d would split; set tensor = 1, or "+
 			"state_dtype = \"bfloat16\"", of, tensorops.StateBlock, n)
 	}
-	if p.zero() > 0 {
-		return c.Errorf("optimizer.state_dtype", "%q has blocks of %d weights, which parallel.zero = %d would split; set zero = 0, or "+
-			"state_dtype = \"bfloat16\"", of, tensorops.StateBlock, p.zero())
-	}
 	return nil
 }
 

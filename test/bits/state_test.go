@@ -80,13 +80,19 @@ func lastLoss(t *testing.T, out string) float64 {
 // theirs.
 func TestStateZero(t *testing.T) {
 	sets := []string{"run.steps=4", "run.checkpoint_every=2", "parallel.data=2", "model.hidden=128", "optimizer.state_dtype=bfloat16"}
-	want := filepath.Join(t.TempDir(), "out")
-	testrun.Train(t, want, sets...)
-	for _, zero := range []string{"parallel.zero=1", "parallel.zero=3"} {
-		out := testrun.Rewind(t, want, 2)
-		testrun.Train(t, out, append(slices.Clone(sets), zero)...)
-		testrun.SameFigures(t, want, out)
-		testrun.SameState(t, want, out, 4)
+	for _, kind := range [][]string{
+		nil, {"optimizer.state_dtype=int8", "parallel.data=4"}, {"optimizer.state_dtype=int8", "optimizer.name=muon"},
+		{"optimizer.state_dtype=int8", "model.family=qwen3_moe", "model.expert_ffn=24"},
+	} {
+		want, own := filepath.Join(t.TempDir(), "out"), slices.Concat(sets, kind)
+		testrun.Train(t, want, own...)
+		for _, zero := range []string{"parallel.zero=1", "parallel.zero=3"} {
+			out := testrun.Rewind(t, want, 2)
+			testrun.Train(t, out, append(slices.Clone(own), zero)...)
+			testrun.SameFigures(t, want, out)
+			testrun.SameState(t, want, out, 4)
+			testrun.Train(t, out, slices.Concat(own, []string{"run.steps=5", "parallel.data=1"})...)
+		}
 	}
 	sets = append(sets, "parallel.tensor=2", "model.hidden=32")
 	want, again := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "again")
