@@ -134,7 +134,7 @@ func (s Slice) Put(whole, part []float32, shape []int) error {
 	return nil
 }
 
-// PutNarrow is Put for numbers of so many bytes each.
+// PutNarrow is Put for numbers of size bytes each.
 func (s Slice) PutNarrow(whole, part []byte, size int, shape []int) error {
 	if len(part)%size != 0 || len(whole)%size != 0 {
 		return fmt.Errorf("%w: got %d and %d bytes of numbers of %d bytes", ErrInput, len(part), len(whole), size)
