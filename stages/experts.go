@@ -63,7 +63,7 @@ func (f *expertFFN) uses() []use {
 	return us
 }
 
-// linears returns those of the shared expert: the matrices of the others have adapters of another kind, and no packed forms. The router's
+// linears returns those of the shared expert: the matrices of the others have adapters and packed forms of another kind. The router's
 // matrix is small.
 func (f *expertFFN) linears() []*linear {
 	if f.shared == nil {
@@ -80,8 +80,14 @@ func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, 
 	y := c.Alloc(dtype, f.heldRows(c), out)
 	offsets, sources := f.rowOffsets(c, s)
 	c.GroupedMatMul(y, x, c.weight(w), offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16, Sources: sources,
-		Bias: f.biasOf(c, w)})
+		Bias: f.biasOf(c, w), Packed: c.packedExperts(w, forForward)})
 	return y
+}
+
+// inputProduct records the gradient of the input of a product, or adds to it.
+func (f *expertFFN) inputProduct(c *pass, dx, dy tensorops.Tensor, w use, offsets tensorops.Tensor, o tensorops.GroupedOpts) {
+	o.Packed = c.packedExperts(w, forInputGrad)
+	c.GroupedMatMul(dx, dy, c.weight(w), offsets, o)
 }
 
 // dispatch returns the experts' rows of x.
@@ -159,7 +165,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.end(&sent, &weights, &ofNorm)
 	rows := sent.came
 	dg := c.AllocLike(s.u[0])
-	c.GroupedMatMul(dg, rows, c.weight(f.down), offsets, o)
+	f.inputProduct(c, dg, rows, f.down, offsets, o)
 	f.adapters[ofDown].inputGrad(c, s, dg, rows)
 	early := f.gradsEarly(c)
 	if !early {
@@ -173,9 +179,9 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	free(c.List, &s.u[0], &s.u[1])
 
 	drows := c.Alloc(tensorops.Float32, f.heldRows(c), x.Cols())
-	c.GroupedMatMul(drows, s.du[0], c.weight(f.gate), offsets, o)
+	f.inputProduct(c, drows, s.du[0], f.gate, offsets, o)
 	o.Accumulate = true
-	c.GroupedMatMul(drows, s.du[1], c.weight(f.up), offsets, o)
+	f.inputProduct(c, drows, s.du[1], f.up, offsets, o)
 	f.adapters[ofGate].inputGrad(c, s, drows, s.du[0])
 	f.adapters[ofUp].inputGrad(c, s, drows, s.du[1])
 	back := f.begin(c, s, drows, true)

@@ -110,16 +110,16 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 	}
 }
 
-// allocatePacked allocates the packed forms of every linear layer's weight.
+// allocatePacked allocates the packed forms of every linear layer's weight, and of the matrices of experts if they fit as well.
 func (s *Stage) allocatePacked(l *tensorops.List) {
-	if most := s.opts.PackBytes; most > 0 {
-		bytes := int64(0)
-		s.eachPacked(func(_ *localParam, _, n int) { bytes += int64(n * s.productType().Size()) })
-		if bytes > most {
+	bytes := int64(0)
+	for _, each := range []func(func(h *localParam, form, n int)){s.eachPacked, s.eachPackedExperts} {
+		each(func(_ *localParam, _, n int) { bytes += int64(n) * int64(s.productType().Size()) })
+		if most := s.opts.PackBytes; most > 0 && bytes > most {
 			return
 		}
+		each(func(h *localParam, form, n int) { h.packed[form] = l.Alloc(s.productType(), n) })
 	}
-	s.eachPacked(func(h *localParam, form, n int) { h.packed[form] = l.Alloc(s.productType(), n) })
 }
 
 // eachPacked calls f for each form of a weight that may be packed, with its number of elements.
@@ -224,6 +224,7 @@ func (s *Stage) pack(l *tensorops.List) {
 			l.Pack(t, h.w, m.transposed(form), s.opts.BF16)
 		}
 	})
+	s.packExperts(l)
 }
 
 func (s *Stage) eachLinear(f func(m *linear, h *localParam)) {

@@ -123,7 +123,7 @@ type localParam struct {
 	stateBefore [2]tensorops.Tensor
 	emaBefore   tensorops.Tensor
 	scaleBefore [2]tensorops.Tensor
-	// The weight in the form that its linear layer's products read, if Options.Pack is set.
+	// The weight in the form that its products read, if Options.Pack is set.
 	packed [numForms]tensorops.Tensor
 	low    tensorops.Tensor // the weight in bfloat16, if Options.Copies is set
 	// For the head's weight with Options.Copies: low with padding rows of zeros, and the gradient

@@ -29,10 +29,10 @@ type Options struct {
 	Seed      uint64
 	Optimizer Optimizer
 	Inference bool // no gradients and no optimizer state
-	// Pack keeps two more copies of every linear layer's weight, in the order in which products
-	// read it. So it is packed once a step instead of once a microbatch.
+	// Pack keeps two more copies of the weights of linear layers and experts, in the order in which products
+	// read them. So they are packed once a step instead of once a microbatch.
 	Pack bool
-	// PackBytes limits the memory of these copies; above the limit there are none; 0: no limit.
+	// PackBytes limits the memory of these copies: above the limit there are none of experts, or none at all; 0: no limit.
 	PackBytes int64
 	// StepTokens is the largest number of tokens in a step; 0: unknown.
 	StepTokens int

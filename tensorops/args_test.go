@@ -96,8 +96,11 @@ func TestArgs(t *testing.T) {
 	l.MatMul(matMul.C, matMul.A, matMul.B, product)
 	recorded(c, KindMatMul, (*Op).MatMul, matMul)
 	for _, flags := range [][2]bool{{true, false}, {false, true}} {
-		pack := PackArgs{l.Alloc(packedType(flags[1]), 32*32), f(3, 5), flags[0], flags[1]}
+		pack := PackArgs{Dst: l.Alloc(packedType(flags[1]), 32*32), B: f(3, 5), TransB: flags[0], BF16: flags[1]}
 		l.Pack(pack.Dst, pack.B, pack.TransB, pack.BF16)
+		recorded(c, KindPack, (*Op).Pack, pack)
+		pack = PackArgs{Dst: l.Alloc(packedType(flags[1]), 4*32*32), B: f(4, 3, 5), TransB: flags[0], BF16: flags[1], Experts: 4}
+		l.PackExperts(pack.Dst, pack.B, pack.Experts, pack.TransB, pack.BF16)
 		recorded(c, KindPack, (*Op).Pack, pack)
 	}
 	colSum := ColSumArgs{Sum: f(3), X: f(2, 3)}
@@ -402,7 +405,8 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 	bias := WeighBiasArgs{DWeights: f(4, 2), DY: f(4, 5), Bias: f(3, 5), Experts: ids(4, 2)}
 	l.WeighBias(bias.DWeights, bias.DY, bias.Bias, bias.Experts)
 	recorded(c, KindWeighBias, (*Op).WeighBias, bias)
-	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}, {Sources: 1}, {Bias: f(3, 6)}} {
+	for _, g := range []GroupedOpts{{}, {TransB: true}, {Accumulate: true}, {BF16: true}, {Sources: 1}, {Bias: f(3, 6)},
+		{Packed: f(3 * 32 * 32)}} {
 		b := f(3, 5, 6)
 		if g.TransB {
 			b = f(3, 6, 5)

@@ -99,6 +99,9 @@ type GroupedOpts struct {
 	Sources int
 	// Bias, [E, N] float32, is added to the rows of each expert as MatMulOpts.Bias; not with Accumulate. Invalid: there is none.
 	Bias Tensor
+	// Packed is the result of PackExperts for B, with the same TransB and BF16, made after B was last written. A device may read it
+	// instead of B. It changes no bit.
+	Packed Tensor
 }
 
 // parts returns the number of parts of each expert's rows.
@@ -130,6 +133,8 @@ func (l *List) GroupedMatMul(c, a, b, offsets Tensor, g GroupedOpts) {
 	l.need(o, !g.Accumulate || float(c), "with Accumulate C must be float32")
 	l.need(o, !g.Bias.Valid() || !g.Accumulate && dense(Float32, g.Bias) && g.Bias.Rows() == of && g.Bias.Cols() == c.Cols(),
 		"a bias has E rows of N float32 and cannot be combined with Accumulate")
+	l.need(o, !g.Packed.Valid() || dense(packedType(g.BF16), g.Packed) && g.Packed.Len() == of*PackedLen(a.Cols(), c.Cols()),
+		"a packed B has PackedLen elements for each expert, of the type of the product's operands")
 }
 
 // GroupedMatMulArgs are the operands of KindGroupedMatMul.
@@ -140,7 +145,7 @@ type GroupedMatMulArgs struct {
 
 // Put stores the operands.
 func (a GroupedMatMulArgs) Put(o *Op) {
-	o.operands(a.C, a.A, a.B, a.Offsets, a.Bias)
+	o.operands(a.C, a.A, a.B, a.Offsets, a.Bias, a.Packed)
 	o.I[0] = a.Sources
 	o.set(FlagTransB, a.TransB)
 	o.set(FlagAccumulate, a.Accumulate)
@@ -151,7 +156,7 @@ func (a GroupedMatMulArgs) Put(o *Op) {
 func (o *Op) GroupedMatMul() GroupedMatMulArgs {
 	return GroupedMatMulArgs{C: o.T[0], A: o.T[1], B: o.T[2], Offsets: o.T[3],
 		GroupedOpts: GroupedOpts{TransB: o.Has(FlagTransB), Accumulate: o.Has(FlagAccumulate), BF16: o.Has(FlagBF16), Sources: o.I[0],
-			Bias: o.T[4]}}
+			Bias: o.T[4], Packed: o.T[5]}}
 }
 
 // GroupedWeightGrad records dweight[e] += dyᵀ·x over the rows of each expert e: dweight [E, N, K] float32, dy R×N, x R×K,

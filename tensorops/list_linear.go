@@ -90,32 +90,52 @@ func PackedLen(k, n int) int {
 // the order in which the device reads it. It is for weights that many microbatches use; see
 // MatMulOpts.Packed. The layout of dst depends on the device.
 func (l *List) Pack(dst, b Tensor, transB, bf16 bool) {
+	l.pack(PackArgs{Dst: dst, B: b, TransB: transB, BF16: bf16})
+}
+
+// PackExperts is Pack for the matrices of some experts one after another, for GroupedOpts.Packed. dst has PackedLen elements for each.
+func (l *List) PackExperts(dst, b Tensor, experts int, transB, bf16 bool) {
+	l.pack(PackArgs{Dst: dst, B: b, TransB: transB, BF16: bf16, Experts: experts})
+}
+
+func (l *List) pack(a PackArgs) {
 	op := l.op(KindPack)
-	PackArgs{dst, b, transB, bf16}.Put(op)
-	k, n := b.Rows(), b.Cols()
-	if transB {
-		k, n = n, k
-	}
-	l.need(op, dense(packedType(bf16), dst) && dst.Offset() == 0 && (bf16 && either(b) || float(b)) && dst.Len() == PackedLen(k, n),
-		"dst has PackedLen elements, of the type of the product's operands, and starts at the start of its buffer")
+	a.Put(op)
+	of := max(a.Experts, 1)
+	k, n := a.Size()
+	l.need(op, dense(packedType(a.BF16), a.Dst) && a.Dst.Offset() == 0 && (a.BF16 && either(a.B) || float(a.B)) && a.Experts >= 0 &&
+		a.B.Rows()%of == 0 && a.Dst.Len() == of*PackedLen(k, n),
+		"dst has PackedLen elements for each of the experts (size 0), of the type of the product's operands, and starts at the start of "+
+			"its buffer")
 }
 
 // PackArgs are the operands of KindPack.
 type PackArgs struct {
 	Dst, B       Tensor
 	TransB, BF16 bool
+	Experts      int // of PackExperts; 0: B is one matrix
+}
+
+// Size returns the depth of products with a matrix of B, and the number of its columns.
+func (a PackArgs) Size() (k, n int) {
+	k, n = a.B.Rows()/max(a.Experts, 1), a.B.Cols()
+	if a.TransB {
+		return n, k
+	}
+	return k, n
 }
 
 // Put stores the operands.
 func (a PackArgs) Put(o *Op) {
 	o.operands(a.Dst, a.B)
+	o.I[0] = a.Experts
 	o.set(FlagTransB, a.TransB)
 	o.set(FlagBF16, a.BF16)
 }
 
 // Pack reads the operands.
 func (o *Op) Pack() PackArgs {
-	return PackArgs{Dst: o.T[0], B: o.T[1], TransB: o.Has(FlagTransB), BF16: o.Has(FlagBF16)}
+	return PackArgs{Dst: o.T[0], B: o.T[1], TransB: o.Has(FlagTransB), BF16: o.Has(FlagBF16), Experts: o.I[0]}
 }
 
 // ColSum records sum[j] += Σ over the rows of x[·, j]: the gradient of a bias.

@@ -184,6 +184,10 @@ func TestListErrors(t *testing.T) {
 		{"a bias of a sum", func() {
 			l.GroupedMatMul(f(8, 6), f(8, 5), f(3, 5, 6), i(4), tensorops.GroupedOpts{Bias: f(3, 6), Accumulate: true})
 		}},
+		{"packed matrices of other experts", func() {
+			l.GroupedMatMul(f(8, 6), f(8, 5), f(3, 5, 6), i(4), tensorops.GroupedOpts{Packed: f(2 * 32 * 32)})
+		}},
+		{"packed matrices for fewer experts", func() { l.PackExperts(f(2*32*32), f(3, 5, 6), 3, false, false) }},
 		{"sums of other experts", func() { l.GroupedColSum(f(2, 5), f(8, 5), i(4), none, none) }},
 		{"weights without places", func() { l.GroupedColSum(f(3, 5), f(8, 5), i(4), f(4, 2), none) }},
 		{"biases of another width", func() { l.WeighBias(f(4, 2), f(4, 5), f(3, 6), i(4, 2)) }},

@@ -142,7 +142,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindDispatch:             {"dispatch", "rows x places"},
 	KindCombine:              {"combine", "y rows places weights"},
 	KindWeighRows:            {"weigh_rows", "rows drows dweights weights places offsets"},
-	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets bias"},
+	KindGroupedMatMul:        {"grouped_matmul", "C A B offsets bias packed"},
 	KindGroupedWeightGrad:    {"grouped_weight_grad", "dweight dy x offsets"},
 	KindSourceOffsets:        {"source_offsets", "offsets table"},
 	KindGroupedColSum:        {"grouped_col_sum", "sum x offsets weights places"},

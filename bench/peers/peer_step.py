@@ -25,18 +25,21 @@ def trainer(o, torch):
     from models import CONTEXT, MODELS, build
 
     context = o.context or CONTEXT
-
     torch.manual_seed(1)
     _, vocab, sequences = MODELS[o.model]
-    sequences = o.sequences or sequences
     model = build(o.model, context).to(o.device)
+    loss_of = torch.compile(model) if o.mode == "compiled" else model
+    return training(o, torch, model, loss_of, vocab, context, o.sequences or sequences)
+
+
+def training(o, torch, model, loss_of, vocab, context, sequences):
+    """What trainer returns, of a model and of a function that takes ids and targets and returns their loss."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if p.dim() <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
         lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True,
     )
-    loss_of = torch.compile(model) if o.mode == "compiled" else model
     mixed = torch.autocast(o.device, torch.bfloat16) if o.dtype == "bfloat16" else contextlib.nullcontext()
     text = torch.randint(vocab, (64 * (context + 1),))
 
@@ -63,7 +66,11 @@ def main():
     p.add_argument("--sequences", type=int, default=0)
     p.add_argument("--context", type=int, default=0)
     p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    o = p.parse_args()
+    serve(p.parse_args(), trainer)
+
+
+def serve(o, trainer):
+    """Answer each number of steps, with what trainer returns."""
     for name in "OMP_NUM_THREADS", "MKL_NUM_THREADS":
         os.environ[name] = str(o.threads)
     import torch
@@ -87,4 +94,5 @@ def main():
         say(event="end", held_bytes=held, peak_bytes=status("VmHWM:") - held)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,19 @@ def start(sides, o, name, command):
     return side, ready, max(1, math.ceil(1000 * o.seconds / took))
 
 
+def turns(o, started, what):
+    """The tokens/s of each side, by name, in turns."""
+    kinds = {(ready["parameters"], ready["tokens_per_step"]) for _, ready, _ in started}
+    if len(kinds) > 1:
+        raise SystemExit(f"{what}: the sides differ in (parameters, tokens in a step): {kinds}")
+    speeds = {}
+    for _ in range(o.rounds):
+        for side, ready, n in started:
+            answer = side.ask(n)
+            speeds.setdefault(side.name, []).append(1000 * answer["steps"] * ready["tokens_per_step"] / answer["ms"])
+    return speeds
+
+
 def measure(o, model, dtype, threads):
     """What is told of the work, with each side's tokens/s and the bytes that it has taken, by name."""
     common = ["--model", model, "--dtype", dtype]
@@ -34,18 +47,12 @@ def measure(o, model, dtype, threads):
     if o.device == "cpu":
         ours += ["--threads", threads]
     common += ["--threads", threads, "--device", o.device] + (["--context", o.context] if o.context else [])
-    speeds, memory, gpus = {}, {}, []
+    memory, gpus = {}, []
     with Sides() as sides:
         started = [start(sides, o, "Troupe", ours)]
         for mode in o.peers:
             started.append(start(sides, o, mode, python("peer_step.py", *common, "--mode", mode)))
-        kinds = {(ready["parameters"], ready["tokens_per_step"]) for _, ready, _ in started}
-        if len(kinds) > 1:
-            raise SystemExit(f"{model}: the sides differ in (parameters, tokens in a step): {kinds}")
-        for _ in range(o.rounds):
-            for side, ready, n in started:
-                answer = side.ask(n)
-                speeds.setdefault(side.name, []).append(1000 * answer["steps"] * ready["tokens_per_step"] / answer["ms"])
+        speeds = turns(o, started, model)
         for side, _, _ in started:
             end = side.close()[-1]
             memory[side.name] = end.get("device_taken_bytes") or end["peak_bytes"]
@@ -83,4 +90,5 @@ def main():
         o.json.write_text("".join(json.dumps(m) + "\n" for m in measured))
 
 
-main()
+if __name__ == "__main__":
+    main()

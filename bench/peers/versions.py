@@ -51,4 +51,5 @@ def main():
                 row(model, dtype, threads, spread(ms["old"], 1), spread(ms["new"], 1), f"{statistics.median(ratio):.3f}", f"{low:.3f}–{high:.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

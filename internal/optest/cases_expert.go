@@ -89,6 +89,15 @@ func (g grouped) record(b *builder) {
 		b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(dims...), offsets, o)
 		b.check(c, "C with a bias of %v", g).summed(g.k)
 	}
+	w, o := b.normal(dims...), g.GroupedOpts
+	o.Packed = b.packed(len(g.counts)*tensorops.PackedLen(g.k, g.n), g.BF16)
+	b.PackExperts(o.Packed, w, len(g.counts), g.TransB, g.BF16)
+	c = b.garbage(rows, g.n)
+	if g.Accumulate {
+		c = b.single(rows, g.n)
+	}
+	b.GroupedMatMul(c, b.normal(rows, g.k), w, offsets, o)
+	b.check(c, "C by packed matrices of %v", g).summed(g.k)
 	dweight := b.single(len(g.counts), g.n, g.k)
 	b.GroupedWeightGrad(dweight, b.normal(rows, g.n), b.normal(rows, g.k), offsets, g.BF16)
 	b.check(dweight, "dweight of %v", g).summed(rows)

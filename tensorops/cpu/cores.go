@@ -202,7 +202,7 @@ func (c *cores) help(h *helper) {
 		if j == nil {
 			return
 		}
-		x.op, x.dev, x.product, x.partial, x.byTap = j.x.op, j.x.dev, j.x.product, j.x.partial, j.x.byTap
+		x.op, x.dev, x.product, x.group, x.partial, x.byTap = j.x.op, j.x.dev, j.x.product, j.x.group, j.x.partial, j.x.byTap
 		x.update = j.x.update
 		for c.waiting.Load() == 0 && j.take(&x) {
 		}

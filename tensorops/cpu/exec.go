@@ -19,22 +19,24 @@ type exec struct {
 	packed  packing // a core's own panel of the larger one
 	block   packing // a core's own sums of a block of C
 	sums    packing // those of all of C
+	own     packing // a core's own smaller operand of a unit of experts
 	attn    attn.Workspace
 	shape   attn.Shape  // of one attention
 	heads   []attn.Head // of one key head
 	keys    attn.Keys
-	rows    []float32 // work space of sums over rows
-	product product   // of the stream, copied by its helpers
-	partial []float64 // sums of blocks; the stream's, shared with its helpers
-	masks   []uint32  // of dropout
-	random  []uint32  // bits that round an optimizer's state
-	groups  []float32 // of a router: the sums of groups, and the ranks of the experts of chosen ones
-	numbers []int32   // of a router: the chosen groups
-	loads   []int32   // of a router: the rows of each expert in a sequence
-	gamma   []float32 // of a norm with an offset
-	ones    []float32 // what multiplies an activation without a gate
-	unused  []float32 // and the gradient that nobody reads
-	byTap   []float32 // weights of a convolution by tap; the stream's, shared with its helpers
+	rows    []float32  // work space of sums over rows
+	product product    // of the stream, copied by its helpers
+	group   *groupedOp // of the stream, shared with its helpers
+	partial []float64  // sums of blocks; the stream's, shared with its helpers
+	masks   []uint32   // of dropout
+	random  []uint32   // bits that round an optimizer's state
+	groups  []float32  // of a router: the sums of groups, and the ranks of the experts of chosen ones
+	numbers []int32    // of a router: the chosen groups
+	loads   []int32    // of a router: the rows of each expert in a sequence
+	gamma   []float32  // of a norm with an offset
+	ones    []float32  // what multiplies an activation without a gate
+	unused  []float32  // and the gradient that nobody reads
+	byTap   []float32  // weights of a convolution by tap; the stream's, shared with its helpers
 	delta   delta.Workspace
 	wide    [operandSlots][]float32 // parts of operands of bfloat16
 	update  narrowUpdate            // of the stream, copied by its helpers

@@ -136,9 +136,9 @@ func (x *exec) packAll() error {
 	if p.packed == nil {
 		return nil
 	}
-	p.k, p.n = a.B.Rows(), a.B.Cols()
-	if a.TransB {
-		p.k, p.n = p.n, p.k
+	p.k, p.n = a.Size()
+	if p.k == 0 || p.n == 0 {
+		return nil
 	}
 	if a.BF16 {
 		p.kernel = x.dev.kernels.bf16
@@ -146,8 +146,14 @@ func (x *exec) packAll() error {
 	p.depth = p.kernel.Depth(p.k)
 	p.k1 = p.k
 	x.product = p
-	return x.parallel(ceil(p.k, p.depth)*ceil(p.n, packUnit), 1, packShared)
+	if a.Experts > 0 {
+		return x.parallel(a.Experts*p.packParts(), 1, packExperts)
+	}
+	return x.parallel(p.packParts(), 1, packShared)
 }
+
+// packParts is the number of parts in which all of B is packed.
+func (p *product) packParts() int { return ceil(p.k, p.depth) * ceil(p.n, packUnit) }
 
 // multiply splits a product over the cores.
 func (x *exec) multiply(p product) error {
@@ -282,21 +288,25 @@ func (p *product) lenShared(width, depth int) int {
 
 // packShared takes a range of (depth, rows or columns) of the shared operand.
 func packShared(x *exec, lo, hi int) {
-	p := &x.product
+	for i := lo; i < hi; i++ {
+		x.product.packPart(i)
+	}
+}
+
+// packPart packs a part of the shared operand.
+func (p *product) packPart(i int) {
 	width := p.n
 	if p.shareA {
 		width = p.m
 	}
 	across := ceil(width, packUnit)
-	for i := lo; i < hi; i++ {
-		k0, j := p.k0+i/across*p.depth, i%across*packUnit
-		kk, w := min(p.depth, p.k1-k0), min(packUnit, width-j)
-		dst := p.packed[p.lenShared(width, k0-p.k0)+p.lenShared(j, kk):]
-		if p.shareA {
-			p.kernel.PackA(dst, p.a.At(j, k0), w, kk)
-		} else {
-			p.kernel.PackB(dst, p.b.At(k0, j), kk, w)
-		}
+	k0, j := p.k0+i/across*p.depth, i%across*packUnit
+	kk, w := min(p.depth, p.k1-k0), min(packUnit, width-j)
+	dst := p.packed[p.lenShared(width, k0-p.k0)+p.lenShared(j, kk):]
+	if p.shareA {
+		p.kernel.PackA(dst, p.a.At(j, k0), w, kk)
+	} else {
+		p.kernel.PackB(dst, p.b.At(k0, j), kk, w)
 	}
 }
 

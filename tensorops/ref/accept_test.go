@@ -93,6 +93,10 @@ func (o operands) routing() tensorops.RouteOpts {
 // recordings ask for what each recording method needs.
 var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindPack: func(o operands, n, c int) {
+		if experts := o.size("experts"); experts > 0 {
+			o.l.PackExperts(o.f(experts*tensorops.PackedLen(n, c)), o.f(experts, n, c), experts, false, false)
+			return
+		}
 		o.l.Pack(o.f(tensorops.PackedLen(n, c)), o.f(n, c), false, false)
 	},
 	tensorops.KindMatMul: func(o operands, n, c int) {
@@ -245,6 +249,9 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		}
 		if rapid.Bool().Draw(o.t, "bias") {
 			g.Bias = o.f(experts, c)
+		}
+		if rapid.Bool().Draw(o.t, "packed") {
+			g.Packed = o.f(experts * tensorops.PackedLen(k, c))
 		}
 		o.l.GroupedMatMul(o.f(n, c), o.f(n, k), o.f(experts, b[0], b[1]), o.i(experts*max(g.Sources, 1)+1), g)
 	},
