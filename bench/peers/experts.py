@@ -30,6 +30,7 @@ SHAPES = {
 }
 LR = 1e-3  # of the losses that are compared
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+os.environ.update(TQDM_DISABLE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
 
 MODEL = """
 [model]
@@ -82,7 +83,7 @@ def our_losses(o, folder, sizes, dtype, threads):
     config.write_text(RUN.format(out=out, model=folder / "model", train=folder / "train", val=folder / "val", steps=o.steps, lr=LR,
                                  threads=threads, dtype=dtype, microbatch=o.microbatch or sizes["sequences"],
                                  context=sizes["context"], sequences=sizes["sequences"]))
-    subprocess.run([options.engine, "run", config, "--quiet"], check=True)
+    subprocess.run([options.engine, "run", config, "--quiet"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     lines = [json.loads(text) for text in (out / "metrics.jsonl").read_text().splitlines()]
     return [line["loss"] for line in lines if line["step"] > 0]
 
