@@ -129,7 +129,7 @@ func (t *Table) checkExchanges(exchanges func(a Action) []Type) error {
 				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v: %v has %d exchanges of tokens in this model", a, pass, len(all)))
 			case a.Type.IsExchange() && a.Type != all[at]:
 				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v: exchange %d of %v is %v in this model", a, a.Part, pass, all[at]))
-			case !a.Type.IsExchange() && !t.goesOn(r, i) && at != len(all):
+			case !a.Type.IsExchange() && at != len(all) && !t.goesOn(r, i):
 				return t.fault(ErrExchange, r, i, fmt.Sprintf("%v is the last part of its action, which has %d exchanges of tokens in this model",
 					a, len(all)))
 			case !a.Type.IsExchange():
@@ -143,7 +143,7 @@ func (t *Table) checkExchanges(exchanges func(a Action) []Type) error {
 // goesOn reports whether an exchange of the action of a part follows in its group.
 func (t *Table) goesOn(rank, i int) bool {
 	row := t.Ranks[rank]
-	for k := i + 1; k < i+Width(row, i); k++ {
+	for k := i + 1; k < len(row) && row[k-1].Overlap; k++ {
 		if row[k].Type.IsExchange() && row[k].Type.IsForward() == row[i].Type.IsForward() {
 			return true
 		}
