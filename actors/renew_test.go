@@ -24,8 +24,9 @@ import (
 
 // moments counts what the stages of a run record, and ends the attempt at one of these moments.
 type moments struct {
-	left atomic.Int64 // until the attempt ends
-	end  atomic.Pointer[func()]
+	left    atomic.Int64 // until the attempt ends
+	end     atomic.Pointer[func()]
+	actions atomic.Int64
 }
 
 func (m *moments) next() {
@@ -45,22 +46,26 @@ type watched struct {
 }
 
 func (w *watched) Forward(l *tensorops.List, chunk int, mb *stages.Microbatch, in ...tensorops.Tensor) []tensorops.Tensor {
+	w.m.actions.Add(1)
 	w.m.next()
 	w.step = mb.Step
 	return w.Stage.Forward(l, chunk, mb, in...)
 }
 
 func (w *watched) InputGrad(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	w.m.actions.Add(1)
 	w.m.next()
 	return w.Stage.InputGrad(l, chunk, index, dy...)
 }
 
 func (w *watched) Backward(l *tensorops.List, chunk, index int, dy ...tensorops.Tensor) []tensorops.Tensor {
+	w.m.actions.Add(1)
 	w.m.next()
 	return w.Stage.Backward(l, chunk, index, dy...)
 }
 
 func (w *watched) WeightGrad(l *tensorops.List, chunk, index int) {
+	w.m.actions.Add(1)
 	w.m.next()
 	w.Stage.WeightGrad(l, chunk, index)
 }
@@ -117,6 +122,7 @@ type renewed struct {
 	spoilt       []int64
 	postValidate bool
 	every        int64 // steps between checkpoints
+	between      bool  // the attempts end between two orders
 	// shadowed gives each rank a shadow, from which the lost one gets its state; shadows counts how often it has.
 	shadowed bool
 	shadows  *int
@@ -137,10 +143,9 @@ func (r renewed) spec(t *testing.T, l *log, m *moments) actors.Spec {
 var errLost = errors.New("lost")
 
 // run trains to the end through renewals. known has the state after each step.
-func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals int) {
-	l = &log{}
+func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, m *moments, renewals int) {
+	l, m = &log{}, &moments{}
 	random := rand.New(rand.NewPCG(seed, 1))
-	m := &moments{}
 	spec := r.spec(t, l, m)
 	build, memory := spec.Build, spec.Device
 	r.wrap = func(_ int, c actors.Compute) actors.Compute {
@@ -153,6 +158,10 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals 
 		m.end.Store(nil)
 		run, lost := start(t, spec), random.IntN(r.table.NumRanks())
 		end := func() { run.Lost([]int{lost}, errLost) }
+		if r.between {
+			now := end
+			end = func() { run.Between(now) }
+		}
 		m.end.Store(&end)
 		if m.left.Load() <= 0 { // the moment has passed before the attempt was known
 			end()
@@ -209,7 +218,7 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, renewals 
 	if n := memory.Memory().InUse; n != 0 {
 		t.Errorf("seed %d: %d bytes are in use after the end", seed, n)
 	}
-	return l, renewals
+	return l, m, renewals
 }
 
 // rebuild makes stages with a state.
@@ -300,7 +309,7 @@ func TestRenewedAttempts(t *testing.T) {
 				known := states(want, r.steps)
 				r.every = 2
 				for seed := range seeds {
-					got, renewals := r.run(t, seed, known)
+					got, _, renewals := r.run(t, seed, known)
 					total += renewals
 					if a, b := got.figures(), want.figures(); !slices.Equal(a, b) {
 						t.Fatalf("seed %d, %d renewals: %x, undisturbed %x", seed, renewals, a, b)
@@ -401,10 +410,14 @@ func TestMissingLine(t *testing.T) {
 	}
 }
 
+// own is a compute of a program, which cannot outlive its attempt.
+type own struct{ actors.Compute }
+
 // TestUnkept: an attempt says why its stages do not outlive it.
 func TestUnkept(t *testing.T) {
 	errOwn := errors.New("no holder")
 	table := generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})
+	keeps := func([]int) error { return nil }
 	for _, c := range []struct {
 		name   string
 		change func(*actors.Spec)
@@ -412,6 +425,16 @@ func TestUnkept(t *testing.T) {
 	}{
 		{"no Keep", func(*actors.Spec) {}, "does not keep"},
 		{"Keep refuses", func(s *actors.Spec) { s.Keep = func([]int) error { return errOwn } }, errOwn.Error()},
+		{"a program's own compute", func(s *actors.Spec) {
+			build := s.Build
+			s.Keep, s.Build = keeps, func(rank int, on tensorops.Stream) (actors.Compute, error) {
+				c, err := build(rank, on)
+				if rank == 1 {
+					c = own{c}
+				}
+				return c, err
+			}
+		}, "the actors_test.own of rank 1, which the program has made, has no Reset"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &log{}

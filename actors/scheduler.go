@@ -66,6 +66,7 @@ type schedulerActor struct {
 	// written, the attempt continues.
 	regroup      *regroup
 	regroupWaits bool
+	ends         []func() // that end the attempt before the next order; see Run.Between
 	ended        bool
 }
 
@@ -221,6 +222,8 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 	case *regroup:
 		a.regroups(m)
 		a.proceed(ctx)
+	case *between:
+		a.endsBetween(ctx, m)
 	case *journalled:
 		a.inJournal(ctx, m)
 		a.proceed(ctx)
@@ -266,6 +269,10 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	a.regroupAt(saveDue)
 	diverged := a.diverged()
 	last := step >= a.spec.Steps || a.leaves() || a.impatient() || diverged != nil
+	if len(a.ends) > 0 && !last {
+		a.endBetween()
+		return
+	}
 	if saveDue && a.again.waits(last) {
 		if last {
 			a.waitDisk(checkpointName)

@@ -23,7 +23,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.shares {
-		if s.ID != m.ID {
+		if s.ID != m.ID || s.lost && errors.Is(why, errLeaves) { // it has failed meanwhile, or leaves already
 			continue
 		}
 		err := a.lostError(s, why)

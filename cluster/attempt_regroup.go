@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -81,14 +82,9 @@ func (a *attempt) leave() {
 	}
 	slices.Sort(names)
 	err := a.replaceable(workers)
-	if err == nil && !a.actors.Ready() {
-		err = errors.New("its ranks have no weights yet")
-	}
 	if err == nil {
 		a.c.log.Info("other workers get the ranks of those that leave", "run", a.run, "workers", strings.Join(names, " "))
-		for _, w := range workers {
-			a.lost(w.Member, errLeaves)
-		}
+		a.handOver(workers)
 		return
 	}
 	a.c.log.Info("the run writes a checkpoint before its workers leave", "run", a.run, "workers", strings.Join(names, " "),
@@ -96,6 +92,22 @@ func (a *attempt) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
+}
+
+// handOver lets other workers get the ranks of some after the step in progress, so that no work is done again. A step that takes longer than
+// handOverTime is abandoned, because the workers do not wait for longer than their grace time.
+func (a *attempt) handOver(workers []*workerState) {
+	end := sync.OnceFunc(func() {
+		for _, w := range workers {
+			a.lost(w.Member, errLeaves)
+		}
+	})
+	a.actors.Between(end)
+	time.AfterFunc(a.c.cfg.handOver, func() { // ends by itself
+		if a.actors.Ready() { // else the step has not begun, and no rank has a state to hand over
+			end()
+		}
+	})
 }
 
 // errLeaves: a worker was drained or told to stop, and others get its ranks.

@@ -63,6 +63,8 @@ type Config struct {
 
 	atPoint func(string)  // a test's hook for the points of a run's start; may be nil
 	steady  time.Duration // see rebalanceAfter; 0: that
+	// see handOverTime; 0: that
+	handOver time.Duration
 }
 
 // at calls the test's hook at a point of a run's start.
@@ -127,6 +129,9 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	}
 	if cfg.LaneStreams == 0 {
 		cfg.LaneStreams = 2
+	}
+	if cfg.handOver == 0 {
+		cfg.handOver = handOverTime
 	}
 	if cfg.steady == 0 {
 		cfg.steady = rebalanceAfter

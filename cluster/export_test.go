@@ -28,6 +28,9 @@ func (c *Config) SetAtPoint(f func(point string)) { c.atPoint = f }
 // SetSteady sets how long a worker must have been a member before a run is regrouped to use it.
 func (c *Config) SetSteady(d time.Duration) { c.steady = d }
 
+// SetHandOver sets how long the step in progress may take to end before the ranks of a worker that leaves move to another one.
+func (c *Config) SetHandOver(d time.Duration) { c.handOver = d }
+
 // The points of a run's start.
 const (
 	PointSubmitted, PointPlaced, PointStarted, PointBegun = pointSubmitted, pointPlaced, pointStarted, pointBegun

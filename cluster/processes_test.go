@@ -70,6 +70,7 @@ type settings struct {
 	Go       string        // until this file is there
 	Denied   bool          // a worker may not write to checkpoints
 	Steady   time.Duration // that a worker must be a member before a run is regrouped to use it
+	HandOver time.Duration // that a step may take before the ranks of a drained worker move
 	DieAt    string        // the point of a run's beginning at which the coordinator dies
 	Ahead    time.Duration // that a worker's clock is wrong by
 	Faults   []pointFault  // of a worker, one after the other
@@ -95,11 +96,13 @@ func readSettings() (s settings, err error) {
 type pointFault struct {
 	At    string // such as "out StageDone"; see pointOf
 	Rank  int
-	Step  int64  // the first at which it happens
-	Count int    // of the times that the process has come to the point in these steps; 0: the first
-	Stop  bool   // it does not die, it stops
-	Done  string // this file says that it has happened, with the process's number
-	After string // it happens when this file is there; "": at once
+	Step  int64 // the first at which it happens
+	Count int   // of the times that the process has come to the point in these steps; 0: the first
+	Stop  bool  // it does not die, it stops
+	// It does not die, it has lost what it has kept for the attempt that it is assigned, at "in assign".
+	Forget bool
+	Done   string // this file says that it has happened, with the process's number
+	After  string // it happens when this file is there; "": at once
 }
 
 // tapFaults makes a worker's process die at points. It is nil where processes cannot be stopped.
@@ -112,8 +115,9 @@ const stepClock = "step clock"
 // command is a test's command to a process, a line of JSON on its standard input.
 type command struct {
 	ID       int
-	Do       string   // "token", "run", "change", "requests", "status", "goroutines", "lower generation", stepClock
+	Do       string   // "token", "run", "change", "requests", "status", "goroutines", "drain", "lower generation", stepClock
 	Seconds  float64  // of a token's life; for which a run waits for all its workers; by which the clock is set
+	Worker   string   // to drain
 	Workers  int      // that a run begins with; how much lower the generation is to be
 	Config   string   // of a run
 	Sets     []string // of a run
@@ -213,6 +217,7 @@ func playCoordinator() error {
 	p := &conductor{teller: newTeller()}
 	cfg := cluster.Config{Listen: s.Listen, Dir: s.Dir, Silence: s.Silence, Lease: s.Lease, Logger: slog.New(logHandler{teller: p.teller})}
 	cfg.SetSteady(s.Steady)
+	cfg.SetHandOver(s.HandOver)
 	cfg.SetAtPoint(func(point string) {
 		if point == s.DieAt {
 			os.Exit(1) // nothing is closed, deferred or synced
@@ -258,6 +263,8 @@ func playCoordinator() error {
 		case stepClock:
 			clock.Step(seconds(c.Seconds))
 			p.reply(c, event{}, nil)
+		case "drain":
+			p.reply(c, event{}, p.c.Drain(c.Worker))
 		case "lower generation":
 			p.c.LowerGeneration(uint64(c.Workers))
 			p.reply(c, event{}, nil)
