@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -166,10 +167,13 @@ func recomputation(o *forecast.Option) string {
 func memory(o *forecast.Option) string {
 	var each []string
 	for d := range o.TensorBytes {
-		each = append(each, words.Bytes(o.TensorBytes[d]+o.CheckpointBytes[d]))
+		each = append(each, words.Bytes(o.DeviceBytes(d)))
 	}
 	if len(each) > 8 {
-		return fmt.Sprintf("up to %s on a device", words.Bytes(o.NeedBytes()))
+		each = []string{fmt.Sprintf("up to %s on a device", words.Bytes(o.NeedBytes()))}
+	}
+	if o.ShadowBytes != nil {
+		each[len(each)-1] += fmt.Sprintf(" (up to %s of it for the shadow of another rank)", words.Bytes(slices.Max(o.ShadowBytes)))
 	}
 	return strings.Join(each, ", ")
 }

@@ -23,13 +23,10 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			return plan.Ranks{}, err
 		}
 	} else if a.shadows.Any() {
-		bytes, err := as.Plan.ShadowBytes()
-		if err == nil {
-			err = a.placeShadows(as, bytes)
-		}
-		if err != nil {
+		if err := a.placeShadows(as); err != nil {
 			return plan.Ranks{}, err
 		}
+		a.warnShadows(as)
 	}
 	r := plan.Ranks{Shadows: a.shadows, Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,

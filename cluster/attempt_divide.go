@@ -21,7 +21,7 @@ func (a *attempt) divide(as plan.Assignment) error {
 		if err := a.divideGPUs(as); err != nil {
 			return err
 		}
-	} else if err := a.divideHosts(as, shadows); err != nil {
+	} else if err := a.divideWithShadows(as, shadows); err != nil {
 		return err
 	} else if gpu {
 		for _, s := range a.shares {
@@ -40,12 +40,30 @@ func (a *attempt) divide(as plan.Assignment) error {
 	if len(idle) > 0 {
 		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, or use more stages or replicas", strings.Join(idle, ", "))
 	}
-	return a.placeShadows(as, shadows)
+	if shadows != nil {
+		a.warnShadows(as)
+	}
+	return nil
+}
+
+// divideWithShadows divides the ranks by the memory of their hosts with that of their shadows, and places those. If there are none then,
+// the ranks need no room for them.
+func (a *attempt) divideWithShadows(as plan.Assignment, shadows []int64) error {
+	if err := a.divideHosts(as, shadows); err != nil || shadows == nil {
+		return err
+	}
+	if err := a.placeShadows(as); err != nil || a.shadows.Any() {
+		return err
+	}
+	for _, s := range a.shares {
+		s.ranks = nil
+	}
+	return a.divideHosts(as, nil)
 }
 
 // divideHosts divides the ranks by the memory of their hosts, with that of their shadows, if they may have some and there is room.
 func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
-	bytes, err := as.Plan.RankBytes()
+	bytes, err := as.Plan.RankBytes(plan.Shadows{})
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 // replacement returns the free worker that gets the ranks of one that has failed: of the same name, else on the same host, else any
 // that has the memory. c.mu is held.
 func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
-	need, err := a.rankBytes(a.as.Plan)
+	need, err := a.as.Plan.RankBytes(a.shadows)
 	if err != nil {
 		return 0, err
 	}
@@ -242,7 +242,7 @@ func (a *attempt) shareRanks(lost *share, shares []*share) error {
 	if len(a.cfg.Cluster.Place) > 0 {
 		return fmt.Errorf("%w: cluster.place names worker %s for its ranks", plan.ErrNoRoom, lost.Name)
 	}
-	need, err := a.rankBytes(a.as.Plan)
+	need, err := a.as.Plan.RankBytes(a.shadows)
 	if err != nil {
 		return err
 	}

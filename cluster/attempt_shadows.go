@@ -24,31 +24,33 @@ func (a *attempt) wantsShadows(as plan.Assignment) ([]int64, error) {
 	return as.Plan.ShadowBytes()
 }
 
-// placeShadows chooses where the shadows are, after the ranks have their workers. bytes is the memory of each.
-func (a *attempt) placeShadows(as plan.Assignment, bytes []int64) error {
-	if bytes == nil {
-		return nil
-	}
+// placeShadows chooses where the shadows are, after the ranks have their workers.
+func (a *attempt) placeShadows(as plan.Assignment) error {
 	sites, cores := a.sites(as.Plan)
 	s, auto := as.Plan.PlaceShadows(sites, a.shadows.At), as.Config.Cluster.Shadow == plan.ShadowAuto
 	var err error
 	if s.Any() && a.renewal == nil { // a renewal keeps the shadows that there are: they have the state of the lost ranks
-		if err = a.shadowsFit(as, s, bytes); err == nil && auto {
+		if err = a.shadowsFit(as, s); err == nil && auto {
 			err = as.Plan.CheckShadowCost(s, sites, cores)
 		}
 	}
-	switch {
-	case err != nil && auto:
-		s = plan.Shadows{Why: err.Error()}
-	case err != nil:
+	if err != nil && !auto {
 		return err
-	case !auto && s.Why != "" && a.apart == "":
-		a.apart = "cluster.shadow is on, but some ranks have no shadow: " + s.Why
+	}
+	if err != nil {
+		s = plan.Shadows{Why: err.Error()}
 	}
 	if a.shadows = s; s.Why != "" {
 		a.c.log.Info("some ranks have no shadow", "run", as.Run, "why", s.Why)
 	}
 	return nil
+}
+
+// warnShadows warns of ranks without a shadow with cluster.shadow = "on", unless there is a warning already.
+func (a *attempt) warnShadows(as plan.Assignment) {
+	if as.Config.Cluster.Shadow == plan.ShadowOn && a.shadows.Why != "" && a.apart == "" {
+		a.apart = "cluster.shadow is on, but some ranks have no shadow: " + a.shadows.Why
+	}
 }
 
 // sites returns where the ranks compute, and the cores of each one's worker.
@@ -63,12 +65,11 @@ func (a *attempt) sites(p *plan.Plan) (sites []plan.Site, cores []int) {
 }
 
 // shadowsFit returns an error if a worker has no memory for its ranks with the shadows that they hold.
-func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows, bytes []int64) error {
-	need, err := as.Plan.RankBytes()
+func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows) error {
+	need, err := as.Plan.RankBytes(s)
 	if err != nil {
 		return err
 	}
-	addShadows(need, s, bytes)
 	onHost := make(map[string]int64)
 	for _, x := range a.busy() {
 		onHost[x.host()]++
@@ -90,27 +91,4 @@ func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows, bytes []int64) 
 	return nil
 }
 
-// addShadows adds to the memory of each rank that of the shadows that it holds.
-func addShadows(need []int64, s plan.Shadows, bytes []int64) {
-	for rank := range bytes {
-		if h := s.Of(rank); h >= 0 {
-			need[h] += bytes[rank]
-		}
-	}
-}
-
 func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }
-
-// rankBytes returns the host memory of each rank, with the shadows that it holds.
-func (a *attempt) rankBytes(p *plan.Plan) ([]int64, error) {
-	need, err := p.RankBytes()
-	if err != nil || !a.shadows.Any() {
-		return need, err
-	}
-	bytes, err := p.ShadowBytes()
-	if err != nil {
-		return nil, err
-	}
-	addShadows(need, a.shadows, bytes)
-	return need, nil
-}

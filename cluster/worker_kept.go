@@ -121,6 +121,28 @@ func (k *keptPart) only(ranks []int32) {
 	})
 }
 
+// without returns the ranks here, and those whose shadows are here, that are not among what was kept. The free memory lacks what was kept
+// already. shadows has by rank the rank that holds its shadow.
+func (k *keptPart) without(ranks, shadows []int) (own, shadowed []int) {
+	var kept, keptShadows []int
+	if k != nil {
+		for _, s := range k.stages {
+			kept, keptShadows = append(kept, s.Rank), append(keptShadows, s.Shadows()...)
+		}
+	}
+	for _, rank := range ranks {
+		if !slices.Contains(kept, rank) {
+			own = append(own, rank)
+		}
+	}
+	for rank, holder := range shadows {
+		if slices.Contains(ranks, holder) && !slices.Contains(keptShadows, rank) {
+			shadowed = append(shadowed, rank)
+		}
+	}
+	return own, shadowed
+}
+
 func (k *keptPart) free(s *actors.Kept) {
 	if err := s.Close(); err != nil {
 		k.p.w.log.Error("close a stage", "rank", s.Rank, "err", err)

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -48,4 +50,21 @@ func TestRenewedPart(t *testing.T) {
 			t.Errorf("waited %v for a part that ends after %v; it was told to end: %t, want true", took, 2*keepWait, late.ended)
 		}
 	})
+}
+
+// TestWithoutKept: a worker needs memory for the ranks and the shadows that it has not kept.
+func TestWithoutKept(t *testing.T) {
+	ranks, shadows := []int{1, 2}, []int{1, 2, 0, 5} // rank 2's shadow and that of rank 3 are elsewhere
+	for _, c := range []struct {
+		kept          *keptPart
+		own, shadowed []int
+	}{
+		{nil, []int{1, 2}, []int{0, 1}},
+		{&keptPart{stages: []*actors.Kept{{Rank: 1}}}, []int{2}, []int{0, 1}},
+		{&keptPart{stages: []*actors.Kept{{Rank: 1}, {Rank: 2}}}, nil, []int{0, 1}},
+	} {
+		if own, shadowed := c.kept.without(ranks, shadows); !slices.Equal(own, c.own) || !slices.Equal(shadowed, c.shadowed) {
+			t.Errorf("with %+v: ranks %d, shadows of %d; want %d and %d", c.kept, own, shadowed, c.own, c.shadowed)
+		}
+	}
 }

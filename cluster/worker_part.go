@@ -76,7 +76,7 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 		p.set = kept.set
 	}
 	p.see(m, answer)
-	spec, weights, err := p.resolve(m, boss)
+	spec, weights, err := p.resolve(m, boss, kept)
 	if err == nil {
 		if kept != nil {
 			spec.Adopt = kept.stages
@@ -114,7 +114,7 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 }
 
 // resolve resolves the coordinator's plan again, compares the digests, and returns the stages' spec.
-func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.WeightReader, error) {
+func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors.Spec, *actors.WeightReader, error) {
 	w := p.w
 	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
 	if err != nil {
@@ -144,11 +144,11 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer) (*actors.Spec, *actors.W
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := pl.CheckRanks(ranks); err != nil {
-		return nil, nil, err
-	}
 	shadows, err := p.shadowsOf(m, pl)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := pl.CheckRanks(kept.without(ranks, shadows)); err != nil {
 		return nil, nil, err
 	}
 	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }

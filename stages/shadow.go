@@ -130,6 +130,19 @@ func (s *Shadow) Fold(l *tensorops.List, u Update, grads []tensorops.Tensor) {
 	}
 }
 
+// DryStep records an update on a stream that computes nothing, to count the memory that it needs besides the gradients.
+func (s *Shadow) DryStep(l *tensorops.List) error {
+	apart, grads := tensorops.NewDryStream().Arena(), make([]tensorops.Tensor, len(s.trained))
+	for i, h := range s.trained {
+		var err error
+		if grads[i], err = tensorops.NewTensor(apart, tensorops.Float32, h.w.Shape()...); err != nil {
+			return err
+		}
+	}
+	s.Fold(l, Update{Count: 1}, grads)
+	return nil
+}
+
 // Gradients returns the gradients of the step's trained parameters on this rank. They are finished when the list of GradNorms has
 // completed, and do not change until the step's update. A stage with replicas has none: the replicas have the same state.
 func (s *Stage) Gradients() (all []Gradient) {

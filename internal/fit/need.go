@@ -46,12 +46,8 @@ func needOf(c *config.Config, data int64) (n Need, err error) {
 	if n.Least, err = p.LeastBytes(); err != nil {
 		return n, err
 	}
-	ranks, err := p.MemoryBytes()
-	if err != nil {
+	if n.Tensors, err = p.AllTensorBytes(); err != nil {
 		return n, err
-	}
-	for _, bytes := range ranks {
-		n.Tensors += bytes * int64(p.Grid().World()/len(ranks))
 	}
 	n.Rest = restOf(n.Tensors, data)
 	return n, nil

@@ -152,6 +152,34 @@ func TestFrozenMemory(t *testing.T) {
 	}
 }
 
+// TestShadowMemory: with cluster.shadow = "on", a rank on its own device also holds the shadow of another. On one device there are none.
+func TestShadowMemory(t *testing.T) {
+	of := func(devices int, sets ...string) *Option {
+		t.Helper()
+		o, err := Configured(resolved(t, append(sets, "pipeline.stages=2")...), unitCosts(4), Devices{Devices: devices})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	with, without, one := of(2, `cluster.shadow="on"`), of(2), of(1, `cluster.shadow="on"`)
+	if without.ShadowBytes != nil || one.ShadowBytes != nil || len(with.ShadowBytes) != 2 {
+		t.Fatalf("shadows take %d bytes, without cluster.shadow %d, on one device %d", with.ShadowBytes, without.ShadowBytes, one.ShadowBytes)
+	}
+	each, err := resolved(t, "pipeline.stages=2").ShadowBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := range 2 {
+		if got := with.DeviceBytes(d) - without.DeviceBytes(d); got != each[1-d] {
+			t.Errorf("device %d needs %d bytes more with the shadow of the other, want %d", d, got, each[1-d])
+		}
+	}
+	if with.NeedBytes() != max(with.DeviceBytes(0), with.DeviceBytes(1)) {
+		t.Errorf("the fullest device needs %d bytes, by device %d and %d", with.NeedBytes(), with.DeviceBytes(0), with.DeviceBytes(1))
+	}
+}
+
 // TestMeasureFrozen: costs are of layers that are trained, whatever the configuration freezes.
 func TestMeasureFrozen(t *testing.T) {
 	b := resolved(t, `model.freeze=["embed", "0-6"]`)

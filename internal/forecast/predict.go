@@ -73,9 +73,10 @@ type Prediction struct {
 	TensorMS  float64 `json:"tensor_ms,omitempty"`
 	ContextMS float64 `json:"context_ms,omitempty"`
 	DataMS    float64 `json:"data_ms,omitempty"`
-	// Memory, by device: tensors, and the copy for a checkpoint.
+	// Memory, by device: tensors, the copy for a checkpoint, and the shadows of other ranks; nil: there are none.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
+	ShadowBytes     []int64 `json:"shadow_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
 	// Before is a pass before the first step, whose memory is free again then; nil: there is none, or the teacher is missing.
 	Before *plan.Before `json:"before,omitempty"`
@@ -94,9 +95,18 @@ func (p *Prediction) NeedBytes() int64 {
 		most = p.Before.Bytes
 	}
 	for d := range p.TensorBytes {
-		most = max(most, p.TensorBytes[d]+p.CheckpointBytes[d])
+		most = max(most, p.DeviceBytes(d))
 	}
 	return most
+}
+
+// DeviceBytes returns the memory that a device needs in the steps.
+func (p *Prediction) DeviceBytes(device int) int64 {
+	bytes := p.TensorBytes[device] + p.CheckpointBytes[device]
+	if p.ShadowBytes != nil {
+		bytes += p.ShadowBytes[device]
+	}
+	return bytes
 }
 
 // room checks that there is a device for each rank, or one for all.
@@ -255,6 +265,11 @@ func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 		p.TensorBytes[r%devices] += tensors[b.Grid().Coordinates(r)[grid.Pipeline]]
 		if b.DeviceKind(0) != device.CUDA { // whose memory has no copy
 			p.CheckpointBytes[r%devices] += copies[r]
+		}
+	}
+	if shadows := b.ShadowsApart(); !p.shared && shadows.Any() {
+		if p.ShadowBytes, err = b.HeldBytes(shadows); err != nil {
+			return err
 		}
 	}
 	if b.DeviceKind(0) != device.CUDA { // whose memory the pass does not use

@@ -313,7 +313,7 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	if err != nil {
 		return "", err
 	}
-	beyond, err := p.checkLimit(ranks)
+	beyond, err := p.checkLimit(ranks, nil)
 	if err != nil {
 		return "", err
 	}
@@ -365,18 +365,23 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 // limitBytes is device.memory_gib in bytes; 0: no limit.
 func (p *Plan) limitBytes() int64 { return int64(p.cfg.Device.MemoryGiB * (1 << 30)) }
 
-// CheckDeviceMemory rejects ranks whose tensors need more than device.memory_gib, or more than bytes, the memory of each
-// rank's device; 0: not known.
+// CheckDeviceMemory rejects ranks whose tensors, with the shadows that they hold, need more than device.memory_gib, or more than bytes, the
+// memory of each rank's device; 0: not known.
 func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	tensors, err := p.MemoryBytes()
+	if err != nil {
+		return err
+	}
+	held, err := p.HeldBytes(p.ShadowsApart())
 	if err == nil {
-		_, err = p.checkLimit(tensors)
+		_, err = p.checkLimit(tensors, held)
 	}
 	if err != nil {
 		return err
 	}
-	for stage, need := range tensors {
-		if bytes > 0 && need > bytes {
+	for rank, shadows := range held {
+		stage := p.stageOf(rank)
+		if need := tensors[stage] + shadows; bytes > 0 && need > bytes {
 			return p.cfg.Errorf("model.hidden",
 				"%w: a rank of stage %d needs %s of tensors, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that fit",
 				ErrMemory, stage, words.Bytes(need), words.Bytes(bytes))
@@ -385,9 +390,9 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	return nil
 }
 
-// checkLimit rejects ranks whose tensors need more than device.memory_gib. inPlace is a warning if the tensors fit, but not
-// the copy for a checkpoint.
-func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
+// checkLimit rejects ranks whose tensors need more than device.memory_gib. held has by rank the memory of the shadows that it holds; nil:
+// none. inPlace is a warning if the tensors fit, but not the copy for a checkpoint.
+func (p *Plan) checkLimit(tensors, held []int64) (inPlace string, err error) {
 	limit := p.limitBytes()
 	if limit == 0 {
 		return "", nil
@@ -398,14 +403,18 @@ func (p *Plan) checkLimit(tensors []int64) (inPlace string, err error) {
 	}
 	for r, copied := range copies {
 		stage := p.stageOf(r)
-		if need := tensors[stage]; need > limit {
-			return "", p.cfg.Errorf("device.memory_gib",
-				"%w: rank %d (stage %d) needs %s of tensors, but the limit is %s; raise it, or let `engine plan CONFIG --devices N` propose a grid of N ranks that fit",
-				ErrMemory, r, stage, words.Bytes(need), words.Bytes(limit))
+		need, what := tensors[stage], "tensors"
+		if held != nil && held[r] > 0 {
+			need, what = need+held[r], "tensors, with the shadow that it holds (cluster.shadow)"
 		}
-		if need := tensors[stage] + copied; need > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
-			inPlace = fmt.Sprintf("rank %d needs %s of tensors and %s for the copy of its part of a checkpoint, but device.memory_gib allows %s. Checkpoints are written from the tensors themselves, and training waits for them",
-				r, words.Bytes(tensors[stage]), words.Bytes(copied), words.Bytes(limit))
+		if need > limit {
+			return "", p.cfg.Errorf("device.memory_gib",
+				"%w: rank %d (stage %d) needs %s of %s, but the limit is %s; raise it, or let `engine plan CONFIG --devices N` propose a grid of N ranks that fit",
+				ErrMemory, r, stage, words.Bytes(need), what, words.Bytes(limit))
+		}
+		if need+copied > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
+			inPlace = fmt.Sprintf("rank %d needs %s of %s and %s for the copy of its part of a checkpoint, but device.memory_gib allows %s. Checkpoints are written from the tensors themselves, and training waits for them",
+				r, words.Bytes(need), what, words.Bytes(copied), words.Bytes(limit))
 		}
 	}
 	return inPlace, nil

@@ -87,22 +87,24 @@ batch = {sequences = 24, microbatch = 1}
 			if err != nil {
 				t.Fatal(err)
 			}
-			var forecast int64
 			for r, bytes := range ranks {
 				whole, err := p.DryRun(r, p.Table().Ranks[r])
 				if err != nil || bytes != whole {
 					t.Errorf("rank %d: %d bytes, by its whole row %d, %v", r, bytes, whole, err)
 				}
-				forecast += bytes * int64(p.Grid().World()/len(ranks)) // a stage's ranks are alike
 			}
-			takes(t, cfg, forecast)
+			takes(t, cfg, p)
 		})
 	}
 }
 
-// takes runs a configuration, which must take about as much memory as was predicted.
-func takes(t *testing.T, cfg *config.Config, forecast int64) {
+// takes runs a configuration, which must take about as much memory as its plan predicts.
+func takes(t *testing.T, cfg *config.Config, p *plan.Plan) {
 	t.Helper()
+	forecast, err := p.AllTensorBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	run, err := troupe.Start(context.Background(), cfg, troupe.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -150,15 +152,7 @@ batch = {sequences = 12, microbatch = 2}
 			if err != nil {
 				t.Fatal(err)
 			}
-			ranks, err := p.MemoryBytes()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var forecast int64
-			for _, bytes := range ranks {
-				forecast += bytes
-			}
-			takes(t, cfg, forecast)
+			takes(t, cfg, p)
 		})
 	}
 }

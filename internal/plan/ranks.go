@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/device"
@@ -10,9 +11,14 @@ import (
 )
 
 // RankBytes returns the host memory of each rank in bytes: its tensors, unless they are on a
-// GPU, and its part of the copies for a checkpoint. All ranks are assumed to have equal parts.
-func (p *Plan) RankBytes() ([]int64, error) {
+// GPU, its part of the copies for a checkpoint, and the shadows that it holds. All ranks are assumed
+// to have equal parts.
+func (p *Plan) RankBytes(s Shadows) ([]int64, error) {
 	bytes, err := p.TensorBytes()
+	if err != nil {
+		return nil, err
+	}
+	held, err := p.HeldBytes(s)
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +31,7 @@ func (p *Plan) RankBytes() ([]int64, error) {
 		if p.KindOf(r) == device.CUDA {
 			bytes[r] = 0
 		}
-		bytes[r] += copies
+		bytes[r] += copies + held[r]
 	}
 	return bytes, nil
 }
@@ -41,6 +47,15 @@ func (p *Plan) TensorBytes() ([]int64, error) {
 		bytes[r] = stages[p.stageOf(r)]
 	}
 	return bytes, nil
+}
+
+// AllTensorBytes returns the tensor memory of all ranks in bytes.
+func (p *Plan) AllTensorBytes() (sum int64, err error) {
+	ranks, err := p.TensorBytes()
+	for _, bytes := range ranks {
+		sum += bytes
+	}
+	return sum, err
 }
 
 // KindOf returns the kind of a rank's device.
@@ -109,12 +124,12 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 }
 
 // CheckRanks rejects ranks that do not fit into this machine's memory, with the copies of
-// their parts of a checkpoint. All ranks are assumed to have equal parts.
-func (p *Plan) CheckRanks(ranks []int) error {
+// their parts of a checkpoint and the shadows of shadowed. All ranks are assumed to have equal parts.
+func (p *Plan) CheckRanks(ranks, shadowed []int) error {
 	if p.cfg.Device.MemoryGiB > 0 {
 		bytes, err := p.MemoryBytes()
 		if err == nil {
-			_, err = p.checkLimit(bytes)
+			_, err = p.checkLimit(bytes, nil)
 		}
 		if err != nil {
 			return err
@@ -135,15 +150,30 @@ func (p *Plan) CheckRanks(ranks []int) error {
 			tensors += float64(b)
 		}
 	}
+	var shadows float64 // bytes
+	if len(shadowed) > 0 {
+		each, err := p.ShadowBytes()
+		if err != nil {
+			return err
+		}
+		for _, r := range shadowed {
+			shadows += float64(each[r])
+		}
+	}
 	copied, err := p.checkpointBytes()
 	if err != nil {
 		return err
 	}
 	copies := float64(copied) * float64(len(ranks)) / float64(p.grid.World())
-	if free := device.HostFreeBytes(); free > 0 && tensors+copies > float64(free) {
+	parts, advice := fmt.Sprintf("%s of tensors, %s for the copy of a checkpoint", GiB(tensors), GiB(copies)), ""
+	if shadows > 0 {
+		parts += fmt.Sprintf(", %s for shadows of other ranks", GiB(shadows))
+		advice = `, or cluster.shadow = "off"`
+	}
+	if free, need := device.HostFreeBytes(), tensors+copies+shadows; free > 0 && need > float64(free) {
 		return p.cfg.Errorf("model.hidden",
-			"%w: ranks %d need %s (%s of tensors, %s for the copy of a checkpoint), but the worker has %s free; use more workers, or fewer stages on this one",
-			ErrMemory, ranks, GiB(tensors+copies), GiB(tensors), GiB(copies), GiB(float64(free)))
+			"%w: ranks %d need %s (%s), but the worker has %s free; use more workers, or fewer stages on this one%s",
+			ErrMemory, ranks, GiB(need), parts, GiB(float64(free)), advice)
 	}
 	return nil
 }

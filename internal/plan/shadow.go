@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
@@ -115,7 +117,8 @@ func (p *Plan) CheckPlaces(at []int, processes []string) error {
 	return nil
 }
 
-// ShadowBytes returns the host memory of each rank's shadow in bytes: trained weights, optimizer state, and the gradients of a step.
+// ShadowBytes returns the host memory of each rank's shadow in bytes: trained weights, optimizer state, the gradients of a step, and what
+// the update needs.
 func (p *Plan) ShadowBytes() ([]int64, error) {
 	ofStage := make([]int64, p.table.NumRanks())
 	for stage := range ofStage {
@@ -124,16 +127,51 @@ func (p *Plan) ShadowBytes() ([]int64, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
 		}
-		ofStage[stage] = dry.Memory().InUse + s.Elements()*int64(tensorops.Float32.Size())
-		if err := s.Close(); err != nil {
-			return nil, err
+		l := dry.NewList()
+		if err := errors.Join(s.DryStep(l), tensorops.Run(dry, l), s.Close()); err != nil {
+			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
 		}
+		ofStage[stage] = dry.Memory().Taken + s.Elements()*int64(tensorops.Float32.Size())
 	}
 	bytes := make([]int64, p.grid.World())
 	for rank := range bytes {
 		bytes[rank] = ofStage[p.stageOf(rank)]
 	}
 	return bytes, nil
+}
+
+// HeldBytes returns the host memory of the shadows that each rank holds, in bytes.
+func (p *Plan) HeldBytes(s Shadows) ([]int64, error) {
+	held := make([]int64, p.grid.World())
+	if !s.Any() {
+		return held, nil
+	}
+	bytes, err := p.ShadowBytes()
+	if err != nil {
+		return nil, err
+	}
+	for rank, n := range bytes {
+		if h := s.Of(rank); h >= 0 {
+			held[h] += n
+		}
+	}
+	return held, nil
+}
+
+// ShadowsApart returns the places of the shadows with cluster.shadow = "on" if each rank has its own process; else none, since only the
+// workers show whether "auto" uses some.
+func (p *Plan) ShadowsApart() Shadows {
+	if p.cfg.Cluster.Shadow != ShadowOn {
+		return Shadows{Why: `cluster.shadow is not "on"`}
+	}
+	if err := p.CheckShadows(); err != nil {
+		return Shadows{Why: err.Error()}
+	}
+	sites := make([]Site, p.grid.World())
+	for rank := range sites {
+		sites[rank].Process = strconv.Itoa(rank)
+	}
+	return p.PlaceShadows(sites, nil)
 }
 
 // buildShadow is an actors.Spec.BuildShadow.

@@ -2,10 +2,13 @@ package plan
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -78,6 +81,10 @@ func TestHolder(t *testing.T) {
 		{"zero without replicas", []string{"pipeline.stages=2"}, Shadows{At: []int{1, 0}}, []int{1}, ""},
 		{"narrow state", []string{"pipeline.stages=2", "optimizer.state_dtype=bfloat16"}, Shadows{At: []int{1, 0}}, []int{1},
 			"optimizer.state_dtype"},
+		{"GPUs", []string{"pipeline.stages=2", "device.kind=cuda"}, Shadows{At: []int{1, 0}}, []int{1}, "stage 0 is on a GPU"},
+		{"replicas on GPUs", []string{"parallel.data=2", "device.kind=cuda"}, Shadows{}, []int{1}, "stage 0 is on a GPU"},
+		{"a GPU and the CPU", []string{"pipeline.stages=2", `device.ranks=["cpu", "cuda"]`}, Shadows{At: []int{1, 0}}, []int{0},
+			"stage 1 is on a GPU"},
 	} {
 		p, err := gridPlan(t, c.sets...)
 		if err != nil {
@@ -104,6 +111,124 @@ func TestNoShadowInGroup(t *testing.T) {
 		err = p.CheckShadows()
 		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.sets, err, c.want)
+		}
+	}
+}
+
+// TestOwnLayersHaveNoHolder: a model of the program's own layers can have no shadows, and its ranks get their state from a checkpoint.
+func TestOwnLayersHaveNoHolder(t *testing.T) {
+	cfg, err := config.Parse("own.toml", []byte(`
+run = {steps = 2}
+model = {family = "stack", stack = ["input field=x", "dense out=10", "dense out=10", "cross_entropy"]}
+data = {format = "csv", train = ["../../examples/digits/digits-train.csv"], val = ["../../examples/digits/digits-test.csv"], label = "label"}
+batch = {sequences = 4, microbatch = 1}
+pipeline = {stages = 2}
+`), []string{"run.out=" + t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Resolve(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{p.CheckShadows(), p.Keeps([]int{1}, Shadows{At: []int{1, 0}})} {
+		if !errors.Is(err, ErrNoHolder) || !strings.Contains(err.Error(), "the program's own layers") {
+			t.Errorf("%v, want that the model has the program's own layers", err)
+		}
+	}
+}
+
+// TestHeldBytes: with cluster.shadow = "on", the memory of a rank with its own process has the shadow of the rank before. It counts against
+// device.memory_gib and the memory of a device.
+func TestHeldBytes(t *testing.T) {
+	sets := []string{"pipeline.stages=3", "pipeline.layout=Et|ttt|L", `cluster.shadow="on"`}
+	p, err := gridPlan(t, sets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shadows := p.ShadowsApart()
+	if !slices.Equal(shadows.At, []int{1, 2, 0}) {
+		t.Fatalf("the shadows are at %d", shadows.At)
+	}
+	each, err1 := p.ShadowBytes()
+	plain, err2 := p.RankBytes(Shadows{})
+	with, err3 := p.RankBytes(shadows)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	for rank := range with {
+		if got, want := with[rank]-plain[rank], each[(rank+2)%3]; got != want {
+			t.Errorf("rank %d needs %d bytes more with the shadow of the rank before, want %d", rank, got, want)
+		}
+	}
+	fullest := func(p *Plan) (most int64) {
+		tensors, err := p.TensorBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rank, bytes := range tensors {
+			most = max(most, bytes+each[(rank+2)%3])
+		}
+		return most
+	}
+	most := fullest(p)
+	if err := p.CheckDeviceMemory(most); err != nil {
+		t.Error(err)
+	}
+	if err := p.CheckDeviceMemory(most - 1); !errors.Is(err, ErrMemory) {
+		t.Errorf("a byte less than the fullest rank with its shadow needs is enough: %v", err)
+	}
+	limited := func(bytes int64) *Plan {
+		p, err := gridPlan(t, append(sets, fmt.Sprintf("device.memory_gib=%v", float64(bytes)/(1<<30)))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	most = fullest(limited(1 << 40)) // the layout of memory with a limit
+	for more, small := range map[int64]bool{0: false, -4096: true} {
+		err := limited(most + more).CheckDeviceMemory(0)
+		if small != errors.Is(err, ErrMemory) || small && !strings.Contains(err.Error(), "cluster.shadow") {
+			t.Errorf("with a limit of %d bytes: %v", most+more, err)
+		}
+	}
+	for _, other := range [][]string{{"pipeline.stages=3"}, {"parallel.data=2", `cluster.shadow="on"`}} {
+		p, err := gridPlan(t, other...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := p.ShadowsApart(); s.Any() || s.Why == "" {
+			t.Errorf("%v: the shadows are at %d: %s", other, s.At, s.Why)
+		}
+	}
+}
+
+// TestCheckRanks: a worker's free memory must have room for its ranks, their part of a checkpoint's copy and the shadows that it gets.
+func TestCheckRanks(t *testing.T) {
+	p, err := gridPlan(t, "pipeline.stages=2", `cluster.shadow="on"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need, err := p.RankBytes(Shadows{At: []int{1, 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := device.HostFreeBytes
+	t.Cleanup(func() { device.HostFreeBytes = free })
+	for _, c := range []struct {
+		what            string
+		has             int64
+		ranks, shadowed []int
+		want            string // "": there is room
+	}{
+		{"a rank and the shadow of the other", need[0] + 1, []int{0}, []int{1}, ""},
+		{"a byte too few", need[0] - 2, []int{0}, []int{1}, `cluster.shadow = "off"`},
+		{"what is kept needs no more", 1, nil, nil, ""},
+	} {
+		device.HostFreeBytes = func() int64 { return c.has }
+		err := p.CheckRanks(c.ranks, c.shadowed)
+		if c.want == "" != (err == nil) || err != nil && (!errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
 	}
 }

@@ -30,13 +30,9 @@ func TestSaveInPlace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ranks, err := p.MemoryBytes()
+			need, err := p.AllTensorBytes()
 			if err != nil {
 				t.Fatal(err)
-			}
-			var need int64
-			for _, b := range ranks {
-				need += b
 			}
 			testrun.SetFreeMemory(t, need)
 			run, err := troupe.Start(context.Background(), cfg, troupe.Options{})

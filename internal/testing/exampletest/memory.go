@@ -29,17 +29,13 @@ func Memory(t *testing.T, file string, within float64, layouts []Layout, more ..
 			if err != nil {
 				t.Fatal(err)
 			}
-			ranks, err := p.MemoryBytes()
+			forecast, err := p.AllTensorBytes()
 			if err != nil {
 				t.Fatal(err)
 			}
-			var forecast int64
-			for _, bytes := range ranks {
-				forecast += bytes
-			}
 			took := Train(t, file, out, Half, keys...).Memory("cpu").Taken
 			if off := float64(took)/float64(forecast) - 1; math.Abs(off) > within {
-				t.Errorf("tensors took %d bytes, %.1f %% off the forecast of %d, %d by rank", took, 100*off, forecast, ranks)
+				t.Errorf("tensors took %d bytes, %.1f %% off the forecast of %d", took, 100*off, forecast)
 			} else {
 				t.Logf("tensors took %d bytes, %.1f %% off the forecast", took, 100*off)
 			}
