@@ -194,13 +194,13 @@ func (a *attempt) Release() {
 	a.c.mu.Lock()
 	a.ended = time.Now()
 	a.c.mu.Unlock()
-	m := &wire.Release{Attempt: a.id[:], SavedStep: a.regrouped()}
+	m := &wire.Release{Attempt: a.id[:], Run: a.run[:], SavedStep: a.regrouped()}
 	for _, s := range a.shares {
 		if s.freed { // it may compute ranks of another run by now
 			continue
 		}
 		if a.renewal != nil { // without an assignment it knows only that attempt, and may be about to keep its stages
-			a.c.release(s, &wire.Release{Attempt: a.renewal.of[:], SavedStep: m.SavedStep})
+			a.c.release(s, &wire.Release{Attempt: a.renewal.of[:], Run: a.run[:], SavedStep: m.SavedStep})
 		}
 		a.c.release(s, m)
 	}

@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // drain waits until the coordinator has released this worker's ranks, because its run has written a checkpoint and
@@ -18,19 +22,19 @@ func (w *membership) drain(ctx context.Context) {
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
 	var idle time.Time // when the last of its stages had ended
+	runs := w.runs()
 	for said := false; ; said = true {
 		w.mu.Lock()
-		if !said {
-			w.saved = nil // that of an earlier run
-		}
-		busy, saved := len(w.parts) > 0 || w.kept != nil, w.saved
+		busy, saved := len(w.parts) > 0 || w.kept != nil, w.savedOf(runs)
 		w.mu.Unlock()
 		if !busy && idle.IsZero() {
 			idle = time.Now()
 		}
 		switch {
-		case !busy && said && saved != nil:
-			w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, *saved))
+		case !busy && said && len(saved) > 0:
+			for _, step := range saved {
+				w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, step))
+			}
 			return
 		case !busy && said && time.Since(idle) < drainRelease: // the release, which names the checkpoint, comes after the stages' end
 		case !busy:
@@ -54,6 +58,31 @@ func (w *membership) drain(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// runs returns the runs that have ranks here, and forgets the checkpoints of earlier ones.
+func (w *membership) runs() (all []uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.saved)
+	for _, p := range w.parts {
+		all = append(all, p.run)
+	}
+	if w.kept != nil {
+		all = append(all, w.kept.p.run)
+	}
+	slices.SortFunc(all, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(all) // attempts of one run may overlap
+}
+
+// savedOf returns the steps of the checkpoints from which runs continue elsewhere. w.mu is held.
+func (w *membership) savedOf(runs []uuid.UUID) (steps []int64) {
+	for _, run := range runs {
+		if step, ok := w.saved[run]; ok {
+			steps = append(steps, step)
+		}
+	}
+	return steps
 }
 
 // left says that the worker leaves although it has ranks.

@@ -33,7 +33,7 @@ type membership struct {
 	parts       map[uuid.UUID]*part
 	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
 	leaving     bool                 // it takes no more orders
-	saved       *int64               // step of the checkpoint from which the last released run continues without repeating a step
+	saved       map[uuid.UUID]int64  // by run: step of the checkpoint from which it continues elsewhere without repeating a step
 	kept        *keptPart            // stages of an ended attempt; nil: none
 	running     sync.WaitGroup       // of its goroutines
 }
@@ -41,7 +41,7 @@ type membership struct {
 // membership runs a membership until the coordinator refuses it, or ctx ends. It reports whether
 // the coordinator had welcomed the worker.
 func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
-	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string)}
+	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string), saved: make(map[uuid.UUID]int64)}
 	if m.id, err = uuid.NewV7(); err != nil {
 		return false, err
 	}

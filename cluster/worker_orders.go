@@ -62,7 +62,9 @@ func (w *membership) released(m *wire.Release) {
 	if w.kept != nil && w.kept.attempt == id { // else it may be of another run, between two attempts
 		k, w.kept = w.kept, nil
 	}
-	w.saved = m.SavedStep
+	if run, err := uuid.FromBytes(m.GetRun()); err == nil && m.SavedStep != nil {
+		w.saved[run] = m.GetSavedStep()
+	}
 	delete(w.gaveUp, id)
 	if p != nil {
 		p.end(why) // before the lock is free, or its stages might still be kept

@@ -1024,6 +1024,7 @@ type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	SavedStep     *int64                 `protobuf:"varint,2,opt,name=saved_step,json=savedStep,proto3,oneof" json:"saved_step,omitempty"` // the run continues from the checkpoint of this step and repeats none
+	Run           []byte                 `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`                                     // of the attempt
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1070,6 +1071,13 @@ func (x *Release) GetSavedStep() int64 {
 		return *x.SavedStep
 	}
 	return 0
+}
+
+func (x *Release) GetRun() []byte {
+	if x != nil {
+		return x.Run
+	}
+	return nil
 }
 
 type Released struct {
@@ -11002,11 +11010,12 @@ const file_wire_proto_rawDesc = "" +
 	"\akernels\x18\x03 \x01(\tR\akernels\x12!\n" +
 	"\fprobe_answer\x18\x04 \x01(\fR\vprobeAnswer\x12\x1f\n" +
 	"\vprobe_error\x18\x05 \x01(\tR\n" +
-	"probeError\"V\n" +
+	"probeError\"h\n" +
 	"\aRelease\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\"\n" +
 	"\n" +
-	"saved_step\x18\x02 \x01(\x03H\x00R\tsavedStep\x88\x01\x01B\r\n" +
+	"saved_step\x18\x02 \x01(\x03H\x00R\tsavedStep\x88\x01\x01\x12\x10\n" +
+	"\x03run\x18\x03 \x01(\fR\x03runB\r\n" +
 	"\v_saved_step\"$\n" +
 	"\bReleased\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\"2\n" +
