@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
+	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -94,7 +96,8 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 
 // ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed. If one fails, so does the
 // attempt; but one that continues another attempt begins without it: so the other workers bring the stages that they have kept to the last
-// decided step and keep them again, and Watch ends the attempt for the next one.
+// decided step and keep them again, and Watch ends the attempt for the next one. There, a worker that could not continue with the ranks that
+// it should have kept is one that has failed: its ranks get their state from others.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(a.c.awake), a.busy()
 	defer patience.stop()
@@ -131,10 +134,15 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 				tooLate = late.C
 			}
 			waits = slices.DeleteFunc(waits, func(s *share) bool { return s.ID == got.from })
-			if got.error != "" {
-				return &workerError{a.name(got.from), got.error}
+			switch s := a.shareOf(got.from); {
+			case s == nil: // an answer that nobody has asked for
+			case got.error == "":
+				is(got)
+			case a.renewal != nil && a.renewal.keeps(s.ranks): // nothing of them is left there
+				a.lost(s.Member, fmt.Errorf("it has not kept its ranks: %s", words.Cut(got.error, apiwire.LimitErrorBytes)))
+			default:
+				return &workerError{s.Name, got.error}
 			}
-			is(got)
 		case <-gone:
 			return a.err
 		case <-ctx.Done():

@@ -293,13 +293,18 @@ func (a *attempt) neighbours(w *workerState) (n int) {
 	return n
 }
 
+// keeps reports whether a worker should have kept some of these ranks.
+func (r *renewal) keeps(ranks []int) bool {
+	return slices.ContainsFunc(ranks, func(rank int) bool { return !slices.Contains(r.lost, rank) })
+}
+
 // pack describes the renewal to a worker.
 func (r *renewal) pack(as plan.Assignment, ranks []int) (*wire.Renewal, error) {
 	t := as.Adopt
 	m := &wire.Renewal{Attempt: r.of[:], Rescue: r.rescue, Step: t.Step, Skip: t.Skip, Kept: t.Kept,
 		Update: &wire.Update{Count: int64(t.Update.Count), Lr: t.Update.LR, GradScale: t.Update.GradScale}}
 	if !slices.ContainsFunc(ranks, func(rank int) bool { return slices.Contains(r.lost, rank) }) {
-		return m, nil // it has kept all
+		return m, nil // it should have kept all
 	}
 	for _, rank := range ranks {
 		from := -1

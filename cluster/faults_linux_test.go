@@ -69,6 +69,10 @@ func faultsOf(all []pointFault) func(out bool, target string, message any) {
 			}
 			_, _ = fmt.Fprint(done, os.Getpid())
 			_ = done.Close()
+			if f.Forget { // it has kept nothing of such an attempt
+				message.(*wire.Control).GetAssign().GetRenewal().Attempt[0] ^= 1
+				continue
+			}
 			if f.Stop {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 				continue
@@ -155,9 +159,13 @@ func matrix() (all []faulty) {
 		for _, second := range []pointFault{{At: "in halt", Rank: l.other}, {At: "out halted", Rank: l.other}, {At: "in leave", Rank: l.other},
 			{At: "out left", Rank: l.other}, {At: "in assign", Rank: l.other}, {At: "in Peers", Rank: l.other},
 			{At: "out StageReady", Rank: l.other}, {At: "in RankState", Rank: first}, {At: "out StageReady", Rank: first},
-			{At: "in ReadState", Rank: l.holder}, {At: "in halt", Rank: l.holder}} {
+			{At: "in ReadState", Rank: l.holder}, {At: "in halt", Rank: l.holder},
+			{At: "in assign", Rank: l.other, Forget: true}, {At: "in assign", Rank: l.holder, Forget: true}} {
 			c := faulty{name: fmt.Sprintf("%s, twice, %s of %d", l.name, second.At, second.Rank), sets: l.sets, workers: 7,
-				short: l.name == "shadows" && (second.At == "in Peers" || second.At == "in RankState")}
+				short: l.name == "shadows" && (second.At == "in Peers" || second.At == "in RankState" || second.Forget)}
+			if second.Forget {
+				c.name += ", which forgets"
+			}
 			if second.Rank == l.holder {
 				c.restarts = 1
 			}
@@ -169,9 +177,9 @@ func matrix() (all []faulty) {
 	return all
 }
 
-// TestFaults kills or stops workers at points of a step and of a renewal. Each run ends with the bits of an undisturbed one, and makes no
-// decided step again, unless a rank and its holder die. The workers that stay read nothing again; those that were stopped are spares when
-// they wake. make check-faults has the whole matrix; make test two runs of it.
+// TestFaults kills or stops workers at points of a step and of a renewal, or makes them lose what they have kept. Each run ends with the bits
+// of an undisturbed one, and makes no decided step again, unless a rank and its holder die. The workers that stay read nothing again; those
+// that were stopped are spares when they wake. make check-faults has the whole matrix; make test a few runs of it.
 func TestFaults(t *testing.T) {
 	wants, faults := make(map[string]string), 0
 	dir := t.TempDir()
