@@ -123,7 +123,7 @@ check-kills: ## kill, stop and interrupt workers and the coordinator at random m
 FAULTS_SEEDS ?= 1000
 .PHONY: check-faults
 check-faults: ## kill and stop workers at named points of a step and of a renewal, renew a run 100 times, simulate FAULTS_SEEDS (1000) runs over a bad network, and search a model of the protocol (Linux)
-	TROUPE_FAULTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 60m -v -run '^Test(Faults|NotReplaced|ManyRenewals|Replace|ShadowLostToo|Rescue|ShareOut)$$' ./cluster
+	TROUPE_FAULTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 60m -v -run '^Test(Faults|NotReplaced|ManyRenewals|Replace|Drain|Rescue|ShareOut)$$' ./cluster
 	$(GO) test -count=1 -timeout 60m -run '^TestRenewalsUnderFaults$$' ./cluster/internal/mesh -renewals.seeds $(FAULTS_SEEDS) -parallel 4
 	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -timeout 30m -v -run '^Test(Model|ModelFinds|RenewedAttempts)$$' ./actors
 

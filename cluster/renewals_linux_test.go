@@ -146,19 +146,49 @@ func heldBy(t *testing.T, g *group, all []*process, out string) []holding {
 	return found
 }
 
+// ownLayers is a classifier, whose layers are not those of a language model.
+const ownLayers = `
+[run]
+seed = 7
+
+[model]
+family = "stack"
+stack = ["input field=x", "dense out=64 act=gelu", "dense out=64 act=gelu", "dense out=10", "cross_entropy"]
+
+[data]
+format = "csv"
+label = "label"
+scale = 0.0625
+
+[batch]
+sequences = 16
+microbatch = 4
+`
+
 // TestNotReplaced: a run of which no other process has a rank's state restarts from its last checkpoint, and the event says why. No step is
-// lost to the bits.
+// lost to the bits. Ranks on GPUs: TestGPUsAreNotReplaced of tensorops/cuda.
 func TestNotReplaced(t *testing.T) {
+	digits, err := filepath.Abs("../examples/digits")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
-		name string
-		sets []string
-		why  string
+		name   string
+		config string
+		sets   []string
+		lost   []int // ranks
+		why    string
 	}{
-		{"zero", []string{"parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, "parallel.zero = 1"},
-		{"narrow state", []string{"pipeline.stages=3", `optimizer.state_dtype="bfloat16"`}, "optimizer.state_dtype"},
-		{"no shadows", []string{"pipeline.stages=3", `cluster.shadow="off"`}, `cluster.shadow is "off"`},
+		{"zero", smallRun, []string{"parallel.data=2", "pipeline.stages=2", "parallel.zero=1"}, []int{1}, "parallel.zero = 1"},
+		{"narrow state", smallRun, []string{"pipeline.stages=3", `optimizer.state_dtype="bfloat16"`}, []int{1}, "optimizer.state_dtype"},
+		{"no shadows", smallRun, []string{"pipeline.stages=3", `cluster.shadow="off"`}, []int{1}, `cluster.shadow is "off"`},
+		{"own layers", ownLayers, []string{"pipeline.stages=3", `cluster.shadow="auto"`, fmt.Sprintf("data.train=[%q]", digits+"/digits-train.csv"),
+			fmt.Sprintf("data.val=[%q]", digits+"/digits-test.csv")}, []int{1}, "the program's own layers"},
+		{"a rank and its shadow", smallRun, []string{"pipeline.stages=3", `cluster.shadow="on"`}, []int{1, 2},
+			"rank 1 is lost, and its shadow, which was with rank 2, too"},
+		{"all replicas", smallRun, []string{"parallel.data=2", "pipeline.stages=2"}, []int{0, 2}, "all ranks with the weights of rank "},
 	} {
-		if os.Getenv("TROUPE_FAULTS") == "" && c.name != "zero" {
+		if os.Getenv("TROUPE_FAULTS") == "" && c.name != "zero" && c.name != "own layers" && c.name != "a rank and its shadow" {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -166,13 +196,11 @@ func TestNotReplaced(t *testing.T) {
 			g.join(t, workers(5)...)
 			sets := append([]string{"run.steps=24", "run.checkpoint_every=6", "run.eval_every=0", "run.keep=1"}, c.sets...)
 			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+			trainHere(t, command{Config: c.config, Sets: keys(t, want, sets)})
 			begin := g.line.place()
-			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 5, Seconds: patience.Seconds()})
+			g.ask(t, command{Do: "run", Config: c.config, Sets: keys(t, out, sets), Workers: 5, Seconds: patience.Seconds()})
 			g.await(t, "step 8", begin, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 8 })
-			if err := g.workers[withRanks(t, g, 1)].kill(); err != nil {
-				t.Fatal(err)
-			}
+			g.killAtOnce(t, c.lost)
 			e := g.await(t, "a restart", begin, patience, func(e event) bool { return e.Kind == "restart" || e.Kind == "replace" || ended(e) })
 			if e.Kind != "restart" || !strings.Contains(e.Attrs["why"], c.why) {
 				t.Fatalf("%v %v, want a restart because of %s\n%s", e, e.Attrs, c.why, g.describe())

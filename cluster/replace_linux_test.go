@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,37 +105,6 @@ func replaces(t *testing.T, g *group, c replacement) {
 	}
 }
 
-// TestShadowLostToo: if a rank and its shadow are lost at once, the run restarts, and the event says why.
-func TestShadowLostToo(t *testing.T) {
-	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
-	g.join(t, workers(4)...)
-	sets := []string{"run.steps=40", "run.checkpoint_every=10", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`}
-	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 4, Seconds: patience.Seconds()})
-	g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
-	place := g.line.place()
-	both := []string{withRanks(t, g, 1), withRanks(t, g, 2)}
-	for _, name := range both { // frozen together, so that they are lost together
-		if err := g.workers[name].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range both {
-		if err := g.workers[name].kill(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	e := g.await(t, "a restart", place, patience, func(e event) bool { return e.Kind == "restart" || ended(e) })
-	if why := e.Attrs["why"]; e.Kind != "restart" || why == "" {
-		t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
-	}
-	if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
-		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
-	}
-	sameRun(t, want, out, 40)
-}
-
 // TestRescue: if no other worker may compute the ranks of one that dies, the run writes a checkpoint of its last step from the shadow, and
 // continues from it when the worker is back. No step is repeated.
 func TestRescue(t *testing.T) {
@@ -173,32 +143,70 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestShareOut: without a free worker, the others take the ranks of one that dies, in a pipeline of shadows down to a single worker.
+// TestShareOut: without a free worker, the others take the ranks of one that dies: in a pipeline of shadows down to a single worker, and among
+// replicas as long as one is left.
 func TestShareOut(t *testing.T) {
-	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
-	g.join(t, workers(3)...)
-	sets := []string{"run.steps=60", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`,
-		"cluster.max_restarts=0", "cluster.rebalance=false"}
-	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 3, Seconds: patience.Seconds()})
-	for i, rank := range []int{1, 0} {
-		g.await(t, "a step", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 10+20*i })
-		place := g.line.place()
-		if err := g.workers[withRanks(t, g, rank)].kill(); err != nil {
+	for _, c := range []struct {
+		name, source string
+		workers      int
+		sets         []string
+		lost         []int // ranks whose workers die, one after the other
+	}{
+		{"shadows", troupe.FromShadow, 3, []string{"pipeline.stages=3", `cluster.shadow="on"`}, []int{1, 0}},
+		{"replicas", troupe.FromReplica, 4, []string{"parallel.data=2", "pipeline.stages=2"}, []int{1, 0}},
+	} {
+		if c.name == "replicas" && !long && os.Getenv("TROUPE_FAULTS") == "" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+			g.join(t, workers(c.workers)...)
+			sets := append([]string{"run.steps=60", "run.checkpoint_every=0", "run.eval_every=0", "cluster.max_restarts=0",
+				"cluster.rebalance=false"}, c.sets...)
+			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: c.workers, Seconds: patience.Seconds()})
+			for i, rank := range c.lost {
+				g.await(t, "a step", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 10+20*i })
+				place := g.line.place()
+				if err := g.workers[withRanks(t, g, rank)].kill(); err != nil {
+					t.Fatal(err)
+				}
+				e := g.await(t, "a replacement", place, patience, func(e event) bool {
+					return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
+				})
+				if e.Kind != "replace" || e.Attrs["source"] != c.source {
+					t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+				}
+			}
+			if end := g.await(t, "the run to end", 0, 3*patience, ended); end.Error != "" {
+				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+			}
+			sameRun(t, want, out, 60)
+		})
+	}
+}
+
+// killAtOnce kills the workers of some ranks. They are frozen together first, so that they are lost together.
+func (g *group) killAtOnce(t *testing.T, ranks []int) {
+	t.Helper()
+	var all []*process
+	for _, rank := range ranks {
+		name := withRanks(t, g, rank)
+		g.mu.Lock()
+		all = append(all, g.workers[name])
+		g.mu.Unlock()
+	}
+	for _, p := range all {
+		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		e := g.await(t, "a replacement", place, patience, func(e event) bool {
-			return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
-		})
-		if e.Kind != "replace" || e.Attrs["source"] != troupe.FromShadow {
-			t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+	}
+	for _, p := range all {
+		if err := p.kill(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if end := g.await(t, "the run to end", 0, 3*patience, ended); end.Error != "" {
-		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
-	}
-	sameRun(t, want, out, 60)
 }
 
 // withRanks returns the worker that computes a rank; −1: one that computes ranks, the last in the status.

@@ -112,14 +112,78 @@ func TestTrainsInProcesses(t *testing.T) {
 	}
 }
 
+// TestGPUsAreNotReplaced: a run with ranks on GPUs of which a worker fails resumes from its last checkpoint, with the same bits, and says
+// why the worker was not replaced.
+func TestGPUsAreNotReplaced(t *testing.T) {
+	if cuda.RaceDetector || testing.Short() {
+		t.Skip("it emulates every thread of a GPU")
+	}
+	if os.Getenv(realGPU) == "" {
+		useStandIn(t)
+	}
+	var mu sync.Mutex
+	last := make(map[string]*exec.Cmd) // by worker
+	l := workersWith(t, 2, t.TempDir(), func(name string, c *exec.Cmd) {
+		mu.Lock()
+		defer mu.Unlock()
+		last[name] = c
+	})
+	defer l.Close()
+	sets := []string{"pipeline.stages=2", "device.kind=cuda", `cluster.shadow="auto"`, "run.checkpoint_every=1"}
+	want, _, _ := trainIn(t, filepath.Join(t.TempDir(), "out"), sets...)
+	run, err := troupe.Start(t.Context(), smallModel(t, filepath.Join(t.TempDir(), "out"), sets...), troupe.Options{Hosts: l.Hosts()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	losses, why := make(map[int]float64), ""
+	for e := range run.Events() {
+		switch e := e.(type) {
+		case troupe.StepEvent:
+			if e.Loss == nil {
+				continue
+			}
+			if losses[e.Step] = *e.Loss; e.Step == 2 && why == "" {
+				mu.Lock()
+				err := last["worker-1"].Process.Kill()
+				mu.Unlock()
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		case troupe.RestartEvent:
+			why += e.Why
+		case troupe.ReplaceEvent:
+			t.Errorf("ranks %d are replaced from their %s", e.Ranks, e.Source)
+		}
+	}
+	if _, err := run.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(why, "stage 0 is on a GPU") {
+		t.Errorf("the restart says %q", why)
+	}
+	for i, loss := range want {
+		if losses[i+1] != loss {
+			t.Errorf("the loss of step %d is %v, in one process %v", i+1, losses[i+1], loss)
+		}
+	}
+}
+
 // workers are some processes of this test binary on this machine. They write what they have copied into the folder.
 func workers(t *testing.T, n int, folder string) *cluster.Local {
+	t.Helper()
+	return workersWith(t, n, folder, func(string, *exec.Cmd) {})
+}
+
+// workersWith is workers that calls a function with the command of each process before it starts.
+func workersWith(t *testing.T, n int, folder string, begins func(name string, c *exec.Cmd)) *cluster.Local {
 	t.Helper()
 	l, err := cluster.NewLocal(t.Context(), cluster.LocalConfig{Workers: n, Threads: 2, Silence: 20 * time.Second, Lease: 30 * time.Second,
 		Command: func(ctx context.Context, name, join string, threads int) *exec.Cmd {
 			c := exec.CommandContext(ctx, os.Args[0])
 			c.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d %s", workerOf, name, join, threads, filepath.Join(folder, name)))
 			c.Stderr = os.Stderr
+			begins(name, c)
 			return c
 		}})
 	if err != nil {
