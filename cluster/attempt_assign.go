@@ -96,8 +96,8 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 
 // ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed. If one fails, so does the
 // attempt; but one that continues another attempt begins without it: so the other workers bring the stages that they have kept to the last
-// decided step and keep them again, and Watch ends the attempt for the next one. There, a worker that could not continue with the ranks that
-// it should have kept is one that has failed: its ranks get their state from others.
+// decided step and keep them again, and Watch ends the attempt for the next one. There, a worker that could not continue with ranks that it
+// should have kept is one that has failed: its ranks get their state from others.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(a.c.awake), a.busy()
 	defer patience.stop()

@@ -94,8 +94,8 @@ func (a *attempt) leave() {
 	a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
 }
 
-// handOver lets other workers get the ranks of some after the step in progress, so that no work is done again. A step that takes longer than
-// handOverTime is abandoned, because the workers do not wait for longer than their grace time.
+// handOver lets other workers get the ranks of some after the step in progress, so that no work is done again. A step that takes longer
+// than handOverTime is abandoned, because the workers do not wait for longer than their grace time.
 func (a *attempt) handOver(workers []*workerState) {
 	end := sync.OnceFunc(func() {
 		for _, w := range workers {

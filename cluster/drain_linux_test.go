@@ -9,8 +9,8 @@ import (
 	"github.com/troupe-ml/troupe/telemetry"
 )
 
-// TestDrain: if workers are drained in the middle of a step, others get their ranks when the step has ended, so no step is computed again. A
-// step that takes too long is abandoned.
+// TestDrain: if workers are drained in the middle of a step, others get their ranks when the step has ended, so no step is computed again.
+// A step that takes too long is abandoned.
 func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -177,9 +177,9 @@ func matrix() (all []faulty) {
 	return all
 }
 
-// TestFaults kills or stops workers at points of a step and of a renewal, or makes them lose what they have kept. Each run ends with the bits
-// of an undisturbed one, and makes no decided step again, unless a rank and its holder die. The workers that stay read nothing again; those
-// that were stopped are spares when they wake. make check-faults has the whole matrix; make test a few runs of it.
+// TestFaults kills or stops workers at points of a step and of a renewal, or makes them lose what they have kept. Each run ends with the
+// bits of an undisturbed one, and makes no decided step again, unless a rank and its holder die. The workers that stay read nothing again;
+// those that were stopped are spares when they wake. make check-faults has the whole matrix; make test a few runs of it.
 func TestFaults(t *testing.T) {
 	wants, faults := make(map[string]string), 0
 	dir := t.TempDir()
