@@ -143,8 +143,8 @@ func TestRescue(t *testing.T) {
 	}
 }
 
-// TestShareOut: without a free worker, the others take the ranks of one that dies: in a pipeline of shadows down to a single worker, and among
-// replicas as long as one is left.
+// TestShareOut: without a free worker, the others take the ranks of one that dies: in a pipeline of shadows down to a single worker, and
+// among replicas as long as one is left.
 func TestShareOut(t *testing.T) {
 	for _, c := range []struct {
 		name, source string

@@ -164,7 +164,8 @@ func TestShadowMemory(t *testing.T) {
 	}
 	with, without, one := of(2, `cluster.shadow="on"`), of(2), of(1, `cluster.shadow="on"`)
 	if without.ShadowBytes != nil || one.ShadowBytes != nil || len(with.ShadowBytes) != 2 {
-		t.Fatalf("shadows take %d bytes, without cluster.shadow %d, on one device %d", with.ShadowBytes, without.ShadowBytes, one.ShadowBytes)
+		t.Fatalf("shadows take %d bytes, without cluster.shadow %d, on one device %d", with.ShadowBytes, without.ShadowBytes,
+			one.ShadowBytes)
 	}
 	each, err := resolved(t, "pipeline.stages=2").ShadowBytes()
 	if err != nil {

@@ -409,11 +409,13 @@ func (p *Plan) checkLimit(tensors, held []int64) (inPlace string, err error) {
 		}
 		if need > limit {
 			return "", p.cfg.Errorf("device.memory_gib",
-				"%w: rank %d (stage %d) needs %s of %s, but the limit is %s; raise it, or let `engine plan CONFIG --devices N` propose a grid of N ranks that fit",
+				"%w: rank %d (stage %d) needs %s of %s, but the limit is %s; raise it, or let `engine plan CONFIG --devices N` "+
+					"propose a grid of N ranks that fit",
 				ErrMemory, r, stage, words.Bytes(need), what, words.Bytes(limit))
 		}
 		if need+copied > limit && inPlace == "" && p.KindOf(r) != device.CUDA {
-			inPlace = fmt.Sprintf("rank %d needs %s of %s and %s for the copy of its part of a checkpoint, but device.memory_gib allows %s. Checkpoints are written from the tensors themselves, and training waits for them",
+			inPlace = fmt.Sprintf("rank %d needs %s of %s and %s for the copy of its part of a checkpoint, but "+
+				"device.memory_gib allows %s. Checkpoints are written from the tensors themselves, and training waits for them",
 				r, words.Bytes(need), what, words.Bytes(copied), words.Bytes(limit))
 		}
 	}

@@ -117,10 +117,11 @@ func TestNoShadowInGroup(t *testing.T) {
 
 // TestOwnLayersHaveNoHolder: a model of the program's own layers can have no shadows, and its ranks get their state from a checkpoint.
 func TestOwnLayersHaveNoHolder(t *testing.T) {
+	const digits = "../../examples/digits/digits-"
 	cfg, err := config.Parse("own.toml", []byte(`
 run = {steps = 2}
 model = {family = "stack", stack = ["input field=x", "dense out=10", "dense out=10", "cross_entropy"]}
-data = {format = "csv", train = ["../../examples/digits/digits-train.csv"], val = ["../../examples/digits/digits-test.csv"], label = "label"}
+data = {format = "csv", train = ["`+digits+`train.csv"], val = ["`+digits+`test.csv"], label = "label"}
 batch = {sequences = 4, microbatch = 1}
 pipeline = {stages = 2}
 `), []string{"run.out=" + t.TempDir()}, nil)
