@@ -1021,9 +1021,10 @@ func (x *Assigned) GetProbeError() string {
 
 // Release ends an attempt on a worker. Released answers when nothing of it is left there.
 type Release struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Attempt   []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	SavedStep *int64                 `protobuf:"varint,2,opt,name=saved_step,json=savedStep,proto3,oneof" json:"saved_step,omitempty"` // the run continues from the checkpoint of this step and repeats none
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// The run continues from the checkpoint of this step and repeats none.
+	SavedStep *int64 `protobuf:"varint,2,opt,name=saved_step,json=savedStep,proto3,oneof" json:"saved_step,omitempty"`
 	// The run of the attempt.
 	Run           []byte `protobuf:"bytes,3,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
