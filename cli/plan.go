@@ -33,6 +33,8 @@ type planOptions struct {
 	slow     string
 	slowRank int // the rank in slow
 	full     bool
+	layers   int     // with experts in each chunk, at whose exchanges pairs are cut; 0: none
+	exchange float64 // time of an exchange of tokens
 	drawing
 	config planConfigOptions
 }
@@ -79,6 +81,12 @@ CONFIG is config.toml, where the working directory has one.
              one chunk, in any unit; a whole backward costs I + W. Times are printed in
              the same unit.
   peak       The most chunk outputs that a rank holds for their backward.
+  --expert-layers
+             Where ranks share experts (parallel.expert), a layer sends its tokens to their
+             experts (FD in a forward, BD in a backward) and the results back (FC, BC). In an
+             overlapped pair, one pass computes while the tokens of the other travel. The flag
+             cuts each pair into those parts; --exchange is the time of one exchange. Drawings
+             show the exchanges below their rank: what stands above one hides it.
   csv, comms The formats of PyTorch's schedules (compute_only and compute_comms); comms adds
              sends, receives and waits. --table reads both, with spaces, quotes or a byte
              order mark too.
@@ -96,6 +104,7 @@ See also: engine config check, engine trace (draws a measured step), engine run.
   engine plan --schedule 1f1b --stages 4 --microbatches 8
   engine plan --schedule zb-v --stages 4 --chunks 2 --microbatches 8 --format svg --out zbv.svg
   engine plan --schedule auto --stages 4 --chunks 2 --microbatches 8 --max-in-flight 6 --costs 1,1.2,0.8
+  engine plan --schedule dualpipev --stages 2 --microbatches 6 --expert-layers 1 --exchange 0.25
   engine plan --table mine.csv --format html --out mine.html`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -121,6 +130,9 @@ See also: engine config check, engine trace (draws a measured step), engine run.
 	f.StringVar(&o.table, "table", "", "`file` of a table, CSV with one row per rank and cells such as 0F3, instead of a schedule")
 	f.Float64SliceVar(&o.costs, "costs", []float64{1, 1, 1}, "`costs` of F, I and W, in any unit")
 	f.Float64Var(&o.link, "link", 0, "`time` of a message between two ranks, in the unit of --costs")
+	f.IntVar(&o.layers, "expert-layers", 0,
+		"cut overlapped pairs at the exchanges of tokens of `N` layers with experts in each chunk")
+	f.Float64Var(&o.exchange, "exchange", 0, "`time` of an exchange of tokens, in the unit of --costs")
 	f.Float64Var(&o.cores, "cores", 0,
 		"`number` of actions that run at full speed at the same time, if ranks share a machine (default: every rank has its own)")
 	f.Float64Var(&o.jitter, "jitter", 0, "`share` by which costs vary at random, up and down, from 0 to 1")
@@ -175,6 +187,9 @@ func (a *app) plan(cmd *cobra.Command, o *planOptions) error {
 		return err
 	}
 	if err := o.checkSlow(table.NumRanks()); err != nil {
+		return err
+	}
+	if table, err = o.cut(cmd, table); err != nil {
 		return err
 	}
 	a.working = true
@@ -241,6 +256,7 @@ func (o *planOptions) checkIdle(cmd *cobra.Command) error {
 		if !chooses {
 			errs = append(errs, idle(cmd, beside, "costs", "link", "jitter", "slow"))
 		}
+		errs = append(errs, idle(cmd, beside, "exchange"))
 	}
 	return errors.Join(errs...)
 }
@@ -252,7 +268,13 @@ func (o *planOptions) machine() (scheduler.Machine, error) {
 	}
 	f, i, w := o.costs[0], o.costs[1], o.costs[2]
 	var costs scheduler.Costs = func(_ int, a scheduler.Action) float64 {
+		if a.Type.IsExchange() {
+			return o.exchange
+		}
 		return [...]float64{scheduler.F: f, scheduler.I: i, scheduler.W: w, scheduler.B: i + w}[a.Type]
+	}
+	if !(o.exchange >= 0) || math.IsInf(o.exchange, 1) {
+		return scheduler.Machine{}, usagef("--exchange %v: give a finite time of 0 or more", o.exchange)
 	}
 	if o.jitter < 0 || o.jitter > 1 {
 		return scheduler.Machine{}, usagef("--jitter %v: give a share from 0 to 1", o.jitter)
@@ -294,7 +316,7 @@ func (o *planOptions) checkSlow(ranks int) error {
 
 // atUnitCosts says whether no flag describes the machine.
 func (o *planOptions) atUnitCosts(cmd *cobra.Command) bool {
-	return !slices.ContainsFunc([]string{"costs", "link", "cores", "jitter", "slow"}, cmd.Flags().Changed)
+	return !slices.ContainsFunc([]string{"costs", "link", "cores", "jitter", "slow", "exchange"}, cmd.Flags().Changed)
 }
 
 // load generates or reads the table.
@@ -317,11 +339,32 @@ func (o *planOptions) load(cmd *cobra.Command, m scheduler.Machine) (*scheduler.
 			return nil, usagef("--%s can't be combined with --table: the table defines it; use only one", name)
 		}
 	}
-	t, err := plan.ReadTable(o.table)
-	if err == nil && t.HasParts() {
-		return nil, fmt.Errorf("%s has actions in parts, whose times --costs does not give; write whole pairs, (0F5;0B3)OVERLAP_F_B", o.table)
+	return plan.ReadTable(o.table)
+}
+
+// cut cuts the overlapped pairs of a table at the exchanges of layers with experts.
+func (o *planOptions) cut(cmd *cobra.Command, t *scheduler.Table) (*scheduler.Table, error) {
+	parts := t.HasParts()
+	switch {
+	case o.layers < 0 || o.layers > scheduler.MaxParts/2-1:
+		return nil, usagef("--expert-layers %d: give a number of layers from 0 to %d", o.layers, scheduler.MaxParts/2-1)
+	case o.layers == 0 && !parts:
+		return t, unwanted(cmd, []string{"exchange"}, "has no effect without exchanges of tokens; add --expert-layers, or remove it")
+	case o.layers == 0:
+		return t, nil
+	case o.config.order:
+		return nil, idle(cmd, "with --order", "expert-layers")
+	case parts:
+		return nil, usagef("--expert-layers %d: %s is cut already; leave the flag out", o.layers, o.table)
+	case !t.HasPairs():
+		return nil, usagef("--expert-layers %d: the table has no overlapped pairs to cut; use --schedule %s, or pairs of your own, "+
+			"(0F5;0B3)OVERLAP_F_B", o.layers, scheduler.DualPipeV)
 	}
-	return t, err
+	out, err := t.Cut(scheduler.ExpertLayers(o.layers))
+	if err != nil {
+		return nil, usagef("--expert-layers %d: %w", o.layers, err)
+	}
+	return out, nil
 }
 
 // writeCommunication writes a table with sends and receives.

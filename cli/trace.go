@@ -90,8 +90,11 @@ func stepFigures(w io.Writer, s *scheduler.Step, chunkFLOPs []float64, plannedMS
 	var allMS, allFLOPs float64
 	for r, row := range s.Table.Ranks {
 		for i, a := range row {
-			took, work := s.Took(r, i), chunkFLOPs[a.Chunk]*scheduler.UnitCosts(r, a)
-			count[a.Type]++
+			if a.Type.IsExchange() { // it computes nothing
+				continue
+			}
+			took, work := s.Took(r, i), chunkFLOPs[a.Chunk]*scheduler.UnitCosts(r, a)*s.Table.Fraction(r, i)
+			count[a.Type] += s.Table.Fraction(r, i)
 			measured[a.Type] += took
 			flops[a.Type] += work
 			allMS += took

@@ -61,6 +61,20 @@ type Action struct {
 // 0, and 0F3.2 its second part.
 func (a Action) String() string { return string(a.appendTo(nil)) }
 
+// whole returns the action that a part belongs to.
+func (a Action) whole() Action {
+	a.Overlap, a.Part = false, 0
+	return a
+}
+
+// side is 0 for a forward and its exchanges, and 1 for a backward and its own: the two that take turns.
+func (a Action) side() int {
+	if a.Type.IsForward() {
+		return 0
+	}
+	return 1
+}
+
 // edge returns the kind of edge that carries the action's inputs and outputs. Of an action in parts,
 // the first stands for all.
 func (a Action) edge() (EdgeKind, bool) {

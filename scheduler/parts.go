@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Turns returns the order in which the parts of several actions run that take turns: the first part
 // of each, the second of each, and so on; an action that has no more is left out. Each entry is the
@@ -26,12 +29,17 @@ func Turns(parts ...int) []int {
 func (t *Table) Cut(exchanges func(a Action) []Type) (*Table, error) {
 	out := *t
 	out.Ranks = make([][]Action, len(t.Ranks))
+	entries := 0
 	for r, row := range t.Ranks {
 		for i := 0; i < len(row); {
 			n := Width(row, i)
 			group, err := cutGroup(row[i:i+n], exchanges)
 			if err != nil {
 				return nil, t.fault(ErrTable, r, i, err.Error())
+			}
+			if entries += len(group); entries > MaxActions {
+				return nil, t.fault(ErrTable, r, i, fmt.Sprintf("the rows up to here have %d parts and exchanges; the limit is %d", entries,
+					MaxActions))
 			}
 			out.Ranks[r] = append(out.Ranks[r], group...)
 			i += n
@@ -70,6 +78,47 @@ func cutGroup(group []Action, exchanges func(a Action) []Type) (out []Action, er
 	}
 	out[len(out)-1].Overlap = false
 	return out, nil
+}
+
+// ExpertLayers returns the exchanges of a chunk with n layers with experts, for Cut: each layer of a pass
+// sends the tokens to their experts, and the results back.
+func ExpertLayers(n int) func(a Action) []Type {
+	return func(a Action) []Type {
+		switch a.Type {
+		case F:
+			return slices.Repeat([]Type{FD, FC}, max(n, 0))
+		case I, B:
+			return slices.Repeat([]Type{BD, BC}, max(n, 0))
+		}
+		return nil
+	}
+}
+
+// Fraction returns how much of its action the entry at a position of a row computes: 1 for a whole
+// action, 1/n for each of n parts, and 0 for an exchange, which takes the link and not the rank.
+func (t *Table) Fraction(rank, position int) float64 {
+	row := t.Ranks[rank]
+	switch a := row[position]; {
+	case a.Type.IsExchange():
+		return 0
+	case a.Part == 0:
+		return 1
+	}
+	first := position
+	for first > 0 && row[first-1].Overlap {
+		first--
+	}
+	return 1 / float64(partsOf(row[first : first+Width(row, first)])[row[position].side()])
+}
+
+// partsOf returns the number of parts of the forward and of the backward of a group.
+func partsOf(group []Action) (n [2]int) {
+	for _, a := range group {
+		if !a.Type.IsExchange() {
+			n[a.side()]++
+		}
+	}
+	return n
 }
 
 // CheckExchanges checks tables whose ranks exchange tokens: each action in parts has the exchanges of
@@ -114,12 +163,7 @@ func (t *Table) checkExchanges(exchanges func(a Action) []Type) error {
 			if a.Part == 0 {
 				continue
 			}
-			last := &open[0]
-			if !a.Type.IsForward() {
-				last = &open[1]
-			}
-			pass := a
-			pass.Overlap, pass.Part = false, 0
+			last, pass := &open[a.side()], a.whole()
 			if a.Type.IsExchange() {
 				pass.Type = last.Type
 			}
@@ -144,7 +188,7 @@ func (t *Table) checkExchanges(exchanges func(a Action) []Type) error {
 func (t *Table) goesOn(rank, i int) bool {
 	row := t.Ranks[rank]
 	for k := i + 1; k < len(row) && row[k-1].Overlap; k++ {
-		if row[k].Type.IsExchange() && row[k].Type.IsForward() == row[i].Type.IsForward() {
+		if row[k].Type.IsExchange() && row[k].side() == row[i].side() {
 			return true
 		}
 	}

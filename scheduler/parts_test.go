@@ -2,9 +2,13 @@ package scheduler
 
 import (
 	"errors"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestTurns(t *testing.T) {
@@ -21,15 +25,7 @@ func TestTurns(t *testing.T) {
 }
 
 // oneLayer is the exchanges of a model with one layer with experts in each chunk.
-func oneLayer(a Action) []Type {
-	switch a.Type {
-	case F:
-		return []Type{FD, FC}
-	case I, B:
-		return []Type{BD, BC}
-	}
-	return nil
-}
+var oneLayer = ExpertLayers(1)
 
 const inParts = "(0F1.1;0FD1.1;0B0.1;0BD0.1;0F1.2;0FC1.2;0B0.2;0BC0.2;0F1.3;0B0.3)OVERLAP_F_B"
 
@@ -68,6 +64,14 @@ func TestCut(t *testing.T) {
 		}
 		if !slices.Equal(got.PeakInFlight, want.PeakInFlight) || got.OutOfOrder != want.OutOfOrder || got.OutOfOrder.Any() {
 			t.Errorf("%+v, in parts: %+v, want %+v", s, got, want)
+		}
+		if !reflect.DeepEqual(got.Credits, want.Credits) {
+			t.Errorf("%+v, in parts: credits %+v, want %+v", s, got.Credits, want.Credits)
+		}
+		whole, parts := simulated(t, table, UnitCosts), simulated(t, cut, UnitCosts)
+		if whole.Makespan != parts.Makespan || whole.BubbleFraction != parts.BubbleFraction || !slices.Equal(whole.Busy, parts.Busy) {
+			t.Errorf("%+v, in parts: the step takes %v with a bubble of %v, want %v and %v", s, parts.Makespan, parts.BubbleFraction,
+				whole.Makespan, whole.BubbleFraction)
 		}
 		if err := CheckExchanges(oneLayer, table, cut, table); err == nil {
 			t.Errorf("%+v: whole pairs exchange one after the other, parts in turns", s)
@@ -234,15 +238,15 @@ func TestSimulateParts(t *testing.T) {
 		{1, 3, 14}, // the link is the limit: a part, four exchanges, a part
 		{0, 2, 8},
 	} {
-		tl, err := Simulate(table, func(_ int, a Action) float64 {
-			switch {
-			case a.Part == 0:
+		tl, err := Machine{
+			Costs: func(_ int, a Action) float64 {
+				if a.Type.IsExchange() {
+					return c.exchange
+				}
 				return 0
-			case a.Type.IsExchange():
-				return c.exchange
-			}
-			return c.part
-		})
+			},
+			PartCosts: func(int, Action) float64 { return c.part },
+		}.Simulate(table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +276,9 @@ func TestSimulateParts(t *testing.T) {
 		}
 	}
 	// With shared cores, and with all cores for each, the loop has the times of the player.
-	costs := func(_ int, a Action) float64 { return 1 + float64(a.Part)/4 }
+	m := Machine{Costs: func(int, Action) float64 { return 1 }, PartCosts: func(_ int, a Action) float64 { return 1 + float64(a.Part)/4 }}
+	shared := m
+	shared.Share = func(int) float64 { return 1 }
 	for _, s := range pairSpecs {
 		whole, err := Generate(s)
 		if err != nil {
@@ -282,16 +288,19 @@ func TestSimulateParts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := Simulate(cut, costs)
+		want, err := m.Simulate(cut)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Machine{Costs: costs, Share: func(int) float64 { return 1 }}.Simulate(cut)
+		got, err := shared.Simulate(cut)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if d := got.Makespan - want.Makespan; d > 1e-9 || d < -1e-9 {
 			t.Errorf("%+v: the loop takes %v, the player %v", s, got.Makespan, want.Makespan)
+		}
+		if !sameTimes(got, want) {
+			t.Errorf("%+v: the loop has other times than the player:\n%v\n%v", s, got, want)
 		}
 		p, err := StepOf(cut, want).Critical()
 		if err != nil {
@@ -301,4 +310,78 @@ func TestSimulateParts(t *testing.T) {
 			t.Errorf("%+v: the critical path takes %v of %v", s, p.TotalMS(), want.Makespan)
 		}
 	}
+}
+
+// sameTimes reports whether two timelines of one table are equal but for the rounding of sums.
+func sameTimes(a, b *Timeline) bool {
+	same := func(x, y float64) bool { return math.Abs(x-y) < 1e-9*max(1, math.Abs(y)) }
+	rows := func(x, y []float64) bool { return slices.EqualFunc(x, y, same) }
+	return same(a.Makespan, b.Makespan) && same(a.BubbleFraction, b.BubbleFraction) && rows(a.Busy, b.Busy) && rows(a.Idle, b.Idle) &&
+		slices.EqualFunc(a.Start, b.Start, rows) && slices.EqualFunc(a.End, b.End, rows)
+}
+
+// TestPartsCostTheWhole: the parts of an action cost what the action costs, so a cut table whose exchanges take no time takes as long as
+// the whole one, on every machine.
+func TestPartsCostTheWhole(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		spec := rapid.SampledFrom(pairSpecs).Draw(rt, "spec")
+		whole, err := Generate(spec)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		cut, err := whole.Cut(ExpertLayers(rapid.IntRange(1, 5).Draw(rt, "layers")))
+		if err != nil {
+			rt.Fatal(err)
+		}
+		m := Machine{Costs: Slowed(Jittered(UnitCosts, rapid.Float64Range(0, 0.9).Draw(rt, "jitter"), rapid.Uint64().Draw(rt, "seed")), 0,
+			rapid.Float64Range(0.5, 2).Draw(rt, "slower"))}
+		if link := rapid.Float64Range(0, 1).Draw(rt, "link"); link > 0.5 {
+			m.Link = func(from, to int) float64 { return link * float64(1+from) }
+		}
+		if cores := rapid.IntRange(0, 3).Draw(rt, "cores"); cores > 0 {
+			m.Share = SharedCores(float64(cores))
+		}
+		want, err := m.Simulate(whole)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got, err := m.Simulate(cut)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if d := got.Makespan/want.Makespan - 1; math.Abs(d) > 1e-9 || math.Abs(got.BubbleFraction-want.BubbleFraction) > 1e-9 {
+			rt.Errorf("in parts the step takes %v with a bubble of %v, whole %v and %v", got.Makespan, got.BubbleFraction, want.Makespan,
+				want.BubbleFraction)
+		}
+		for r, row := range whole.Ranks {
+			if math.Abs(got.Busy[r]-want.Busy[r]) > 1e-9*want.Busy[r] {
+				rt.Errorf("rank %d is busy for %v in parts, and %v whole", r, got.Busy[r], want.Busy[r])
+			}
+			fractions, costs := make(map[Action]float64), make(map[Action]float64)
+			for i, a := range cut.Ranks[r] {
+				if a.Type.IsExchange() {
+					if cut.Fraction(r, i) != 0 || got.End[r][i] != got.Start[r][i] {
+						rt.Fatalf("%v of rank %d has a share of %v and takes from %v to %v", a, r, cut.Fraction(r, i), got.Start[r][i],
+							got.End[r][i])
+					}
+					continue
+				}
+				fractions[a.whole()] += cut.Fraction(r, i)
+				costs[a.whole()] += got.End[r][i] - got.Start[r][i]
+			}
+			for _, a := range row {
+				a = a.whole()
+				if math.Abs(fractions[a]-1) > 1e-9 {
+					rt.Errorf("the parts of %v are %v of it", a, fractions[a])
+				}
+				if c := m.Costs(r, a); m.Share == nil && math.Abs(costs[a]-c) > 1e-9*got.Makespan {
+					rt.Errorf("the parts of %v take %v, the action %v", a, costs[a], c)
+				}
+			}
+		}
+		step := StepOf(cut, got)
+		if err := step.Check(); err != nil {
+			rt.Error(err)
+		}
+	})
 }

@@ -5,13 +5,18 @@ import (
 	"math"
 )
 
-// Costs returns how long an action takes on a rank, in any unit.
+// Costs returns how long a whole action takes on a rank, or an exchange of tokens on its link, in any
+// unit.
 type Costs func(rank int, a Action) float64
 
-// UnitCosts gives F, I and W a cost of 1, and B, which is I and W, a cost of 2.
+// UnitCosts gives F, I and W a cost of 1, and B, which is I and W, a cost of 2. Exchanges of tokens
+// take no time.
 func UnitCosts(_ int, a Action) float64 {
-	if a.Type == B {
+	switch {
+	case a.Type == B:
 		return 2
+	case a.Type.IsExchange():
+		return 0
 	}
 	return 1
 }
@@ -35,9 +40,12 @@ type Timeline struct {
 
 // Machine describes the ranks that a table is simulated on.
 type Machine struct {
-	Costs   Costs
-	Link    Link     // nil: messages take no time
-	Credits *Credits // nil: unlimited
+	Costs Costs
+	// PartCosts returns how long a part of an action takes that is cut at its exchanges of tokens. nil:
+	// the parts of an action take equal shares of its cost.
+	PartCosts Costs
+	Link      Link     // nil: messages take no time
+	Credits   *Credits // nil: unlimited
 	// Share is for ranks that share a machine. It returns the speed of each of n concurrent actions
 	// as a fraction of the speed for which Costs holds. nil: each rank has its own cores.
 	Share func(running int) float64
@@ -82,8 +90,34 @@ func (m Machine) checkCredits(t *Table) error {
 	return nil
 }
 
-func (m Machine) cost(rank int, a Action) (float64, error) {
-	c := m.Costs(rank, a)
+func (m Machine) cost(rank int, a Action) (float64, error) { return m.costBy(m.Costs, rank, a) }
+
+// partCost returns the cost of a part of an action that has n parts.
+func (m Machine) partCost(rank int, a Action, n int) (float64, error) {
+	if m.PartCosts != nil {
+		return m.costBy(m.PartCosts, rank, a)
+	}
+	c, err := m.cost(rank, a.whole())
+	return share(c, int(a.Part), n), err
+}
+
+// share returns the share of part k, from 1, of n parts of a cost. The shares are equal but for a
+// rounding, and their sum is the cost: with whole costs all times are exact, and a table in parts has
+// the credits of the whole one.
+func share(cost float64, k, n int) float64 {
+	_, exponent := math.Frexp(cost)
+	unit := math.Ldexp(1, exponent-36)
+	upTo := func(k int) float64 {
+		if at := cost * float64(k) / float64(n); k < n && unit > 0 {
+			return math.Floor(at/unit) * unit
+		}
+		return cost
+	}
+	return upTo(k) - upTo(k-1)
+}
+
+func (m Machine) costBy(costs Costs, rank int, a Action) (float64, error) {
+	c := costs(rank, a)
 	if !(c >= 0) || math.IsInf(c, 1) {
 		return 0, fmt.Errorf("%w: %v on rank %d costs %v: want a finite number of at least 0", ErrCosts, a, rank, c)
 	}

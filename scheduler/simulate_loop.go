@@ -21,8 +21,9 @@ type loop struct {
 	cores    *sharedCores // nil: each rank has its own
 	table    *Table       // the orders that come out
 	timeline *Timeline
-	running  [][]Action // by rank; none: it is free
-	deciding []bool     // by rank: it decides before time advances
+	running  [][]Action  // by rank; none: it is free
+	parts    []partTimes // by rank, of what runs in parts
+	deciding []bool      // by rank: it decides before time advances
 	edges    *Edges
 	underWay [2][]int     // by EdgeKind and slot: outputs
 	lacking  [2][][]int32 // by EdgeKind, chunk and microbatch: inputs still to arrive, for actions with several
@@ -45,7 +46,7 @@ func newLoop(m Machine, t *Table, edges *Edges, p policy) *loop {
 	out.Ranks = make([][]Action, ranks)
 	l := &loop{
 		Machine: m, policy: p, table: &out, timeline: newTimeline(ranks),
-		running: make([][]Action, ranks), deciding: make([]bool, ranks),
+		running: make([][]Action, ranks), deciding: make([]bool, ranks), parts: make([]partTimes, ranks),
 		edges: edges,
 	}
 	for kind := range l.underWay {
@@ -125,8 +126,9 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 	if err != nil {
 		return err
 	}
-	if work < done { // a pair in parts, which waits for tokens: its cores stay its own
-		work = done
+	if actions[0].Part > 0 {
+		l.parts[rank] = partTimes{slices.Clone(times), work, done}
+		work = done // while it waits for tokens, its cores stay its own
 	}
 	if math.IsInf(work, 1) {
 		return fmt.Errorf("%w: the pair of %v on rank %d has an infinite cost", ErrCosts, actions[0], rank)
@@ -147,8 +149,13 @@ func (l *loop) begin(now float64, rank int, actions []Action) error {
 }
 
 func (l *loop) end(now float64, rank int) error {
+	if len(l.running[rank]) > 0 && l.running[rank][0].Part > 0 {
+		l.endParts(now, rank)
+	}
 	for _, a := range l.running[rank] {
-		l.timeline.End[rank] = append(l.timeline.End[rank], now)
+		if a.Part == 0 {
+			l.timeline.End[rank] = append(l.timeline.End[rank], now)
+		}
 		l.policy.end(rank, a)
 		if err := l.send(now, rank, a); err != nil {
 			return err

@@ -20,21 +20,23 @@ func (m *Machine) together(rank int, group []Action, now float64, start, end []f
 		return busy, now + busy, nil
 	}
 	rankFree, linkFree := now, now
-	var came [2]float64 // of the forward and the backward: when its last exchange has ended
+	parts := partsOf(group)
+	var came [2]float64 // by side: when its last exchange has ended
 	for k, a := range group {
-		c, err := m.cost(rank, a)
-		if err != nil {
-			return 0, 0, err
-		}
-		side := 0
-		if !a.Type.IsForward() {
-			side = 1
-		}
+		side := a.side()
 		if a.Type.IsExchange() {
+			c, err := m.cost(rank, a)
+			if err != nil {
+				return 0, 0, err
+			}
 			start[k] = max(linkFree, rankFree)
 			linkFree = start[k] + c
 			end[k], came[side] = linkFree, linkFree
 			continue
+		}
+		c, err := m.partCost(rank, a, parts[side])
+		if err != nil {
+			return 0, 0, err
 		}
 		start[k] = max(rankFree, came[side])
 		rankFree = start[k] + c
@@ -42,4 +44,28 @@ func (m *Machine) together(rank int, group []Action, now float64, start, end []f
 		busy += c
 	}
 	return busy, max(rankFree, linkFree), nil
+}
+
+// partTimes holds the times of actions that run as one in parts, since their start: the starts of all,
+// then the ends of all. They hold for ranks that do not share their cores.
+type partTimes struct {
+	times      []float64
+	busy, done float64
+}
+
+// endParts gives the parts of a rank their times: what runs at the same time slows all of them down
+// equally.
+func (l *loop) endParts(now float64, rank int) {
+	p, start := l.parts[rank], l.timeline.Start[rank]
+	n := len(l.running[rank])
+	start = start[len(start)-n:]
+	begun, slower := start[0], 1.0
+	if p.done > 0 {
+		slower = (now - begun) / p.done
+	}
+	for k := range n {
+		start[k] = begun + slower*p.times[k]
+		l.timeline.End[rank] = append(l.timeline.End[rank], begun+slower*p.times[n+k])
+	}
+	l.timeline.Busy[rank] -= slower * (p.done - p.busy)
 }

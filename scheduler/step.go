@@ -142,15 +142,17 @@ func (s *Step) Timeline() *Timeline {
 	return tl
 }
 
-// Means returns costs for simulations: the mean time of each type of action on each chunk of a
-// whole step.
+// Means returns costs for simulations: the mean time of each type of action, and of each type of
+// exchange, on each chunk of a whole step.
 func (s *Step) Means() Costs {
 	at := func(a Action) int { return int(a.Chunk)*int(BC+1) + int(a.Type) }
 	ms, count := make([]float64, s.Table.NumChunks*int(BC+1)), make([]float64, s.Table.NumChunks*int(BC+1))
 	for r, row := range s.Table.Ranks {
 		for i, a := range row {
 			ms[at(a)] += s.Took(r, i)
-			count[at(a)]++
+			if a.Part <= 1 || a.Type.IsExchange() { // the parts of an action are one
+				count[at(a)]++
+			}
 		}
 	}
 	return func(_ int, a Action) float64 { return ms[at(a)] / max(1, count[at(a)]) }

@@ -23,7 +23,8 @@ const (
 //	        0               5               10
 //	rank 0  0F0 0F1 0F2 0F3 .   .   .   .   .   .   0B0 === 0F4 …
 //
-// A pair is one cell, 0F5+7B3===. Other times, such as measured ones, use columns of one letter, 0F0===0F1==..; an
+// A pair is one cell, 0F5+7B3===. In a table that is cut at its exchanges of tokens, each part has a cell, 0F5.1, and
+// the exchanges stand below their rank, on its link. Other times, such as measured ones, use columns of one letter, 0F0===0F1==..; an
 // action too short for its name is drawn as its type. Text wider than width is broken into blocks, each with a ruler
 // of time; width 0 does not break it. The times of each rank follow below.
 //
@@ -35,7 +36,7 @@ func ASCII(w io.Writer, width int, charts ...Chart) error {
 	scales := make([]textScale, len(charts))
 	for i := range charts {
 		scales[i] = newTextScale(charts, charts[i].Unit)
-		lanes := len(charts[i].Lanes)
+		lanes := len(charts[i].rows())
 		if columns := charts[i].makespan() / scales[i].duration; columns*float64(lanes) > MaxCells {
 			return fmt.Errorf("%w: text of %.0f columns for each of %d ranks, the limit is %d cells: use csv, json or perfetto instead",
 				ErrTooLarge, columns, lanes, MaxCells)
@@ -68,7 +69,8 @@ type textScale struct {
 func newTextScale(charts []Chart, unit string) textScale {
 	t := measureTimes(charts, unit)
 	s := textScale{unit: unit}
-	if t.common > 0 && 0 < t.shortest && t.shortest <= maxUnitsOfShortest*t.common &&
+	// Parts have long names and are short, so units would take several times as many columns.
+	if !t.exchanges && t.common > 0 && 0 < t.shortest && t.shortest <= maxUnitsOfShortest*t.common &&
 		t.makespan/t.common*float64(t.lanes) <= MaxCells {
 		s.duration = t.common
 		s.letters = s.cell(charts)
@@ -98,8 +100,8 @@ func (s textScale) cell(charts []Chart) int {
 		if charts[i].Unit != s.unit {
 			continue
 		}
-		for r := range charts[i].Lanes {
-			for x := range charts[i].Lanes[r].boxes() {
+		for _, row := range charts[i].rows() {
+			for x := range row.boxes() {
 				if from, to := s.columns(x.start, x.end); to-from < 2 {
 					label = appendLabel(label[:0], x.actions)
 					cell = max(cell, len(label)+1)
@@ -122,20 +124,20 @@ func (s textScale) columns(start, end float64) (from, to int) {
 // write writes the lanes, block by block.
 func (s textScale) write(out *bufio.Writer, c *Chart, width int) {
 	_, columns := s.columns(0, c.makespan())
-	names := 0
-	for r := range c.Lanes {
-		names = max(names, utf8.RuneCountInString(oneLine(c.Lanes[r].Name)))
+	names, lanes := 0, c.rows()
+	for _, l := range lanes {
+		names = max(names, utf8.RuneCountInString(oneLine(l.Name)))
 	}
 	names += 2
 	block := max(1, columns)
 	if width > 0 {
 		block = max(1, min(columns, (width-names)/s.letters))
 	}
-	rows := make([][]byte, len(c.Lanes))
+	rows := make([][]byte, len(lanes))
 	short := 0
-	for r := range c.Lanes {
+	for r, l := range lanes {
 		var n int
-		rows[r], n = s.row(&c.Lanes[r], columns, block)
+		rows[r], n = s.row(l, columns, block)
 		short += n
 	}
 	for first := 0; first < columns; first += block {
@@ -143,7 +145,7 @@ func (s textScale) write(out *bufio.Writer, c *Chart, width int) {
 		fmt.Fprintf(out, "%*s%s\n", names, "", s.ruler(first, beyond))
 		for r, row := range rows {
 			part := strings.TrimRight(string(row[first*s.letters:beyond*s.letters]), " ")
-			fmt.Fprintf(out, "%-*s%s\n", names, oneLine(c.Lanes[r].Name), part)
+			fmt.Fprintf(out, "%-*s%s\n", names, oneLine(lanes[r].Name), part)
 		}
 		fmt.Fprintln(out)
 	}
@@ -205,7 +207,11 @@ func writeLabel(row []byte, from, to, block int, label []byte) {
 		end = second + len(backward)
 	}
 	if first > from || end > to {
-		row[from] = forward[bytes.IndexAny(forward, "FIWB")]
+		letters := "FIWB"
+		if bytes.ContainsAny(forward, "DC") { // of an exchange: whether tokens go or come back
+			letters = "DC"
+		}
+		row[from] = forward[bytes.IndexAny(forward, letters)]
 	}
 	if end > to {
 		return

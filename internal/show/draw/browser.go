@@ -104,6 +104,9 @@ func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error)
 	all := 0.0
 	for r, row := range s.Table.Ranks {
 		for i, a := range row {
+			if a.Type.IsExchange() { // it takes the link
+				continue
+			}
 			took := s.Took(r, i)
 			d.Ranks[a.Chunk], d.Shares[a.Chunk] = r, d.Shares[a.Chunk]+took
 			all += took

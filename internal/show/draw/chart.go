@@ -38,15 +38,24 @@ type Chart struct {
 type Lane struct {
 	Name string // such as "rank 3"
 	// Actions are sorted by start. An action with Overlap and the next one are a pair, which runs and is drawn as
-	// one.
+	// one. The parts of actions that are cut at their exchanges of tokens are drawn one by one.
 	Actions []scheduler.Action
 	// Start and End are the times of each action since the beginning of the step. The two actions of a pair have
 	// equal times.
 	Start, End []float64
+	// Exchanges are, in a table that is cut at its exchanges of tokens, those of the rank, sorted by start. They take
+	// the rank's link and not the rank.
+	Exchanges []Exchange
 	// Host is the host of the rank; "": all ranks ran in one process, or the chart is a plan.
 	Host string
 	// Gaps are the known idle times with their causes, in order, for Perfetto.
 	Gaps []Gap
+}
+
+// Exchange is an exchange of tokens with the ranks of their experts.
+type Exchange struct {
+	Action     scheduler.Action // FD, FC, BD or BC
+	Start, End float64
 }
 
 // Gap is an idle time of a rank with its cause.
@@ -67,6 +76,7 @@ func FromTimeline(t *scheduler.Table, tl *scheduler.Timeline) Chart {
 		if r < len(tl.Start) && r < len(tl.End) {
 			c.Lanes[r].Start, c.Lanes[r].End = tl.Start[r], tl.End[r]
 		}
+		c.Lanes[r].divide()
 	}
 	return c
 }
@@ -89,11 +99,11 @@ func title(t *scheduler.Table) string {
 // localChunk returns the index of a chunk among the chunks of its rank, as in scheduler.Table.
 func (c *Chart) localChunk(chunk int32) int { return int(chunk) / len(c.Lanes) }
 
-// actions returns the number of actions of a chart.
+// actions returns the number of actions of a chart, with its exchanges.
 func (c *Chart) actions() int {
 	n := 0
 	for i := range c.Lanes {
-		n += len(c.Lanes[i].Actions)
+		n += len(c.Lanes[i].Actions) + len(c.Lanes[i].Exchanges)
 	}
 	return n
 }
@@ -132,8 +142,6 @@ func (l *Lane) check() error {
 	for i, a := range l.Actions {
 		start, end := l.Start[i], l.End[i]
 		switch {
-		case a.Part > 0:
-			return fmt.Errorf("action %d: %v is a part of an action: draw the table with whole pairs", i, a)
 		case a.Type < scheduler.F || a.Type > scheduler.B || a.Chunk < 0 || a.Microbatch < 0:
 			return fmt.Errorf("action %d: %v is not a valid action", i, a)
 		case !isTime(start) || !isTime(end):
@@ -146,6 +154,9 @@ func (l *Lane) check() error {
 		case a.Overlap && (i+1 == len(l.Actions) || l.Actions[i+1].Overlap):
 			return fmt.Errorf("action %d (%v): it overlaps with the next action, which is missing or begins another pair", i, a)
 		}
+	}
+	if err := l.checkExchanges(); err != nil {
+		return err
 	}
 	return l.checkGaps()
 }
@@ -177,7 +188,7 @@ func checkAll(charts []Chart) error {
 	return nil
 }
 
-// box is an action or a pair, drawn as one box.
+// box is an action, a part of one, or a pair, drawn as one box.
 type box struct {
 	at         int // position of its first action
 	actions    []scheduler.Action

@@ -26,6 +26,18 @@ var ramps = map[scheduler.Type]ramp{
 	scheduler.W: {colour{208, 134, 16}, colour{252, 216, 116}},
 }
 
+// Exchanges of tokens have no shades: a dispatch and a combine, of whatever pass, differ from each other and from all
+// shades of the types.
+var (
+	dispatchColour = colour{255, 252, 180}
+	combineColour  = colour{147, 117, 171}
+)
+
+// exchangeColours are the colors of the exchanges of tokens.
+var exchangeColours = map[scheduler.Type]colour{
+	scheduler.FD: dispatchColour, scheduler.FC: combineColour, scheduler.BD: dispatchColour, scheduler.BC: combineColour,
+}
+
 // ink is the color of numbers in boxes, on light and dark pages.
 var ink = colour{16, 20, 26}
 

@@ -12,12 +12,14 @@ import (
 const (
 	flagCritical = 1 << iota
 	flagPair     // runs as one with the next
+	flagPart     // is a part of an action
 )
 
 // encode writes the magic "TRP1", the length of the header, the header, and arrays aligned to 4 bytes: for all
 // actions, rank by rank, starts, ends, planned starts and planned ends (float32, ms), chunks and microbatches
 // (int32), types and flags (uint8); of the gaps, starts and ends (float32), ranks, ranks waited for, chunks and
-// microbatches waited for (int32; −1: none), causes and types (uint8). All little-endian.
+// microbatches waited for (int32; −1: none), causes and types (uint8). All little-endian. An exchange of tokens
+// stands among the parts of its row.
 func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline, why *reasons) ([]byte, error) {
 	n := 0
 	for _, row := range s.Table.Ranks {
@@ -69,8 +71,11 @@ func encode(s *scheduler.Step, h stepHeader, actual, planned *scheduler.Timeline
 			if why.path[r][i] {
 				flags |= flagCritical
 			}
-			if a.Overlap {
+			if a.Overlap && a.Part == 0 {
 				flags |= flagPair
+			}
+			if a.Part > 0 {
+				flags |= flagPart
 			}
 			b = append(b, flags)
 		}

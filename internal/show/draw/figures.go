@@ -84,6 +84,9 @@ func PeakToInputGradient(t *scheduler.Table) []int {
 func peak(row []scheduler.Action, forwardOnly bool, release scheduler.Type) int {
 	held, most := 0, 0
 	for _, a := range row {
+		if a.Part > 1 { // the first part stands for all: they run as one
+			continue
+		}
 		switch a.Type {
 		case scheduler.F:
 			held++

@@ -111,13 +111,27 @@ func (c *Chart) forBrowser() (*Drawing, error) {
 	}
 	tl := &scheduler.Timeline{}
 	actions := make([][]scheduler.Action, len(c.Lanes))
-	for r, l := range c.Lanes {
-		actions[r], tl.Start, tl.End = l.Actions, append(tl.Start, l.Start), append(tl.End, l.End)
+	for r := range c.Lanes {
+		actions[r] = c.Lanes[r].Actions
 	}
 	t := c.Table
+	if t == nil && c.exchanges() {
+		return nil, fmt.Errorf("%w: it has exchanges of tokens, but no table that says which actions they belong to", ErrChart)
+	}
 	if t == nil {
 		t = scheduler.TableOf("", actions)
 		t.Skips = c.Skips
+	}
+	for r := range c.Lanes {
+		var row []scheduler.Action
+		if r < len(t.Ranks) {
+			row = t.Ranks[r]
+		}
+		start, end, err := c.Lanes[r].times(row)
+		if err != nil {
+			return nil, err
+		}
+		tl.Start, tl.End = append(tl.Start, start), append(tl.End, end)
 	}
 	s := scheduler.StepOf(t, tl)
 	s.Credits, s.StepMS = c.Credits, c.Makespan

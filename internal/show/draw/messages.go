@@ -37,7 +37,7 @@ func (c *Chart) messages() iter.Seq[message] {
 	ends := make(map[end]*visits)
 	for r := range c.Lanes {
 		for i, a := range c.Lanes[r].Actions {
-			if a.Type == scheduler.W {
+			if a.Type == scheduler.W || a.Part > 1 { // the first part stands for all
 				continue
 			}
 			e := end{edge(a.Type), a.Chunk}
@@ -96,7 +96,8 @@ func (c *Chart) match(kind scheduler.EdgeKind, skip bool, from, to *visits, yiel
 		case order > 0:
 			j++
 		default:
-			if !yield(message{kind, skip, place{from.lane, int(from.at[i])}, place{to.lane, int(to.at[j])}}) {
+			sent := c.Lanes[from.lane].lastPart(int(from.at[i]))
+			if !yield(message{kind, skip, place{from.lane, sent}, place{to.lane, int(to.at[j])}}) {
 				return false
 			}
 			i++

@@ -14,7 +14,8 @@ import (
 
 // Perfetto writes a trace in Perfetto's protobuf format, for ui.perfetto.dev and trace_processor. Each chart and each
 // host is a process. A lane is a track, an action or a pair is a slice on it, and a message is a flow between two
-// slices. Counters show the outputs that each rank holds for backward passes, the credits in use on each edge, and
+// slices. Waits and, in a table that is cut there, exchanges of tokens have tracks of their own below that of their rank.
+// Counters show the outputs that each rank holds for backward passes, the credits in use on each edge, and
 // the number of idle ranks. A unit of a simulation becomes a millisecond, and times are rounded to nanoseconds.
 //
 // Slices of a track must be nested or disjoint. So a slice that overlaps the next one without being a pair ends where
@@ -62,10 +63,10 @@ type traced struct {
 }
 
 type tracedLane struct {
-	track, waits, held uint64
-	holds              int64  // outputs held now
-	ends               []flow // ends of messages, sorted by action
-	next               int    // index in ends
+	track, held uint64
+	holds       int64  // outputs held now
+	ends        []flow // ends of messages, sorted by action
+	next        int    // index in ends
 }
 
 // flow is the end of a message at an action of a lane.
@@ -129,10 +130,6 @@ func (p *tracer) describe(c *Chart) error {
 		if err := p.lane(t, i, parent, digits); err != nil {
 			return err
 		}
-		p.feeds = append(p.feeds, &feed{of: t, lane: i})
-		if len(l.Gaps) > 0 {
-			p.feeds = append(p.feeds, &feed{of: t, lane: i, gaps: true})
-		}
 	}
 	if err := p.connect(t, own); err != nil {
 		return err
@@ -146,12 +143,23 @@ func (p *tracer) lane(t *traced, i int, parent uint64, digits int) (err error) {
 	if of.track, err = p.track(parent, padded(l.Name, digits), 2+i); err != nil {
 		return err
 	}
-	if len(l.Gaps) > 0 {
-		if of.waits, err = p.track(of.track, "waits", 0); err != nil {
-			return err
-		}
+	p.feeds = append(p.feeds, &feed{of: t, lane: i})
+	if err := p.beside(t, i, l.waits(), 0); err != nil {
+		return err
 	}
-	of.held, err = p.track(of.track, "outputs held", 1, nested(descriptorCounter, integer(counterUnit, unitCount)))
+	if of.held, err = p.track(of.track, "outputs held", 1, nested(descriptorCounter, integer(counterUnit, unitCount))); err != nil {
+		return err
+	}
+	return p.beside(t, i, l.onLink(), 2)
+}
+
+// beside makes the track of slices below a lane's, if there are any.
+func (p *tracer) beside(t *traced, lane int, b *beside, place int) (err error) {
+	if b.n == 0 {
+		return nil
+	}
+	b.track, err = p.track(t.lanes[lane].track, b.name, place)
+	p.feeds = append(p.feeds, &feed{of: t, lane: lane, beside: b})
 	return err
 }
 
@@ -256,9 +264,33 @@ func nanoseconds(t float64) int64 { return int64(math.Round(t * 1e6)) }
 type feed struct {
 	of   *traced
 	lane int  // −1: the track of the chart, with a slice for the step
-	gaps bool // yields the lane's gaps, not its actions
-	next int  // index of the next action or gap
-	open bool // its slice has started
+	next int  // index of the next slice
+	open bool // it has started
+
+	beside *beside // yields these slices, not the lane's actions
+}
+
+// beside are slices on a track below a lane's.
+type beside struct {
+	name  string
+	track uint64
+	n     int
+	of    func(i int) (start, end float64, name, category string)
+}
+
+// waits are the known idle times of a lane.
+func (l *Lane) waits() *beside {
+	return &beside{name: "waits", n: len(l.Gaps), of: func(i int) (start, end float64, name, category string) {
+		return l.Gaps[i].Start, l.Gaps[i].End, l.Gaps[i].Cause, "wait"
+	}}
+}
+
+// onLink are the exchanges of tokens of a lane.
+func (l *Lane) onLink() *beside {
+	return &beside{name: "tokens on the link", n: len(l.Exchanges), of: func(i int) (start, end float64, name, category string) {
+		x := &l.Exchanges[i]
+		return x.Start, x.End, string(appendAction(nil, x.Action)), typeName(x.Action.Type)
+	}}
 }
 
 // bounds returns the start and the end of the next slice; false: there is none.
@@ -266,14 +298,17 @@ func (f *feed) bounds() (start, end int64, ok bool) {
 	switch {
 	case f.lane < 0:
 		return 0, f.of.makespan, f.next == 0
-	case f.gaps:
-		gaps := f.of.c.Lanes[f.lane].Gaps
-		if f.next == len(gaps) {
+	case f.beside != nil:
+		if f.next == f.beside.n {
 			return 0, 0, false
 		}
-		start, end = nanoseconds(gaps[f.next].Start), nanoseconds(gaps[f.next].End)
-		if f.next+1 < len(gaps) {
-			end = max(start, min(end, nanoseconds(gaps[f.next+1].Start)))
+		at := func(i int) (start, end int64) {
+			from, to, _, _ := f.beside.of(i)
+			return nanoseconds(from), nanoseconds(to)
+		}
+		if start, end = at(f.next); f.next+1 < f.beside.n {
+			next, _ := at(f.next + 1)
+			end = max(start, min(end, next))
 		}
 		return start, end, true
 	}
@@ -338,19 +373,18 @@ func (p *tracer) play() error {
 // event writes the next event of a track and advances.
 func (p *tracer) event(f *feed) error {
 	start, end, _ := f.bounds()
-	t := f.of
 	switch {
 	case f.lane < 0:
 		return p.stepEvent(f, start, end)
-	case f.gaps:
-		track := t.lanes[f.lane].waits
+	case f.beside != nil:
 		if !f.open {
 			f.open = true
-			return p.out.event(start, sliceBegin, track, text(eventName, t.c.Lanes[f.lane].Gaps[f.next].Cause), text(eventCategory, "wait"))
+			_, _, name, category := f.beside.of(f.next)
+			return p.out.event(start, sliceBegin, f.beside.track, text(eventName, name), text(eventCategory, category))
 		}
 		f.open = false
 		f.next++
-		return p.out.event(end, sliceEnd, track)
+		return p.out.event(end, sliceEnd, f.beside.track)
 	}
 	return p.actionEvent(f, start, end)
 }
@@ -387,6 +421,9 @@ func (p *tracer) actionEvent(f *feed, start, end int64) error {
 		}
 		if err := p.idle(t, end); err != nil {
 			return err
+		}
+		if l.lastPart(x.at) > x.at { // what it holds is released at the end of its last part
+			return nil
 		}
 		return p.held(of, end, released(x.actions, t.forwardOnly))
 	}
@@ -439,7 +476,7 @@ func (p *tracer) held(of *tracedLane, at, change int64) error {
 // made counts the outputs that actions make; released counts the outputs that they release, as a negative number.
 func made(actions []scheduler.Action) (n int64) {
 	for _, a := range actions {
-		if a.Type == scheduler.F {
+		if a.Type == scheduler.F && a.Part <= 1 {
 			n++
 		}
 	}

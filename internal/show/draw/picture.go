@@ -17,6 +17,7 @@ const (
 	laneGap     = 4
 	boxHeight   = 22
 	pairHeight  = 28 // height of all boxes if some are pairs
+	linkHeight  = 14 // height of the boxes of exchanges, below those of their rank
 	axisHeight  = 34
 	chartGap    = 28
 	letterWidth = 0.64 // width of a letter relative to the font size
@@ -43,7 +44,8 @@ type picture struct {
 	chunks        int
 	types         map[scheduler.Type]bool // the types that occur
 	pairs         bool
-	box, pitch    float64 // height of a box and distance of lanes
+	box, link     float64 // height of a box, and of one on the link below a lane; 0: there is no exchange
+	pitch         float64 // distance of lanes
 	gap           float64 // space between boxes; 0 if it would hide them
 }
 
@@ -83,7 +85,7 @@ func newPicture(format string, charts []Chart) (*picture, error) {
 	if p.pairs {
 		p.box = pairHeight
 	}
-	p.pitch = p.box + laneGap
+	p.pitch = p.box + p.link + laneGap
 	y := float64(margin)
 	for i := range charts {
 		if i > 0 {
@@ -121,6 +123,9 @@ func (p *picture) take(c *Chart) {
 			p.types[a.Type] = true
 			p.pairs = p.pairs || a.Overlap
 			p.chunks = max(p.chunks, c.localChunk(a.Chunk)+1)
+		}
+		for _, x := range c.Lanes[r].Exchanges {
+			p.types[x.Action.Type], p.link = true, linkHeight
 		}
 	}
 }
@@ -205,6 +210,14 @@ func (p *picture) legend() []swatch {
 	}
 	if p.pairs {
 		entries = append(entries, swatch{text: "both halves run as one", class: []string{"pair"}})
+	}
+	for t := scheduler.FD; t <= scheduler.BC; t++ {
+		if p.types[t] {
+			entries = append(entries, swatch{text: fmt.Sprintf("%s, %s", t, typeName(t)), class: []string{t.String()}})
+		}
+	}
+	if p.link > 0 {
+		entries = append(entries, swatch{text: "below a rank: its tokens on the link"})
 	}
 	entries = append(entries,
 		swatch{text: "idle", class: []string{"lane"}},

@@ -24,7 +24,7 @@ import (
 //	peak_to_input_gradient    by rank, outputs from F to B or I
 //	rendezvous_safe           whether it would run without buffers, too
 //	table                     an array of cells for each rank: "0F3", a pair
-//	                          "(0F5;7B3)OVERLAP_F_B"
+//	                          "(0F5;7B3)OVERLAP_F_B", or its parts
 //
 // Times are in the unit of the timeline's costs. Above [MaxListed] actions it leaves out rendezvous_safe, and the
 // table unless full is set. Its memory does not grow with the number of actions.
@@ -129,20 +129,26 @@ func (s *summary) table(t *scheduler.Table) {
 			fmt.Fprint(s.out, ",")
 		}
 		fmt.Fprint(s.out, "\n    [")
-		for i := 0; i < len(row); i++ {
+		for i := 0; i < len(row); {
 			cell := s.out.AvailableBuffer()
 			if i > 0 {
 				cell = append(cell, ',')
 			}
 			cell = append(cell, '"')
-			if row[i].Overlap && i+1 < len(row) {
+			group := row[i : i+scheduler.Width(row, i)]
+			if len(group) > 1 {
 				cell = append(cell, '(')
-				cell = append(appendAction(cell, row[i]), ';')
-				i++
-				cell = append(appendAction(cell, row[i]), ")OVERLAP_F_B"...)
-			} else {
-				cell = appendAction(cell, row[i])
 			}
+			for k, a := range group {
+				if k > 0 {
+					cell = append(cell, ';')
+				}
+				cell = appendAction(cell, a)
+			}
+			if len(group) > 1 {
+				cell = append(cell, ")OVERLAP_F_B"...)
+			}
+			i += len(group)
 			cell = append(cell, '"')
 			if _, err := s.out.Write(cell); err != nil {
 				s.err = err

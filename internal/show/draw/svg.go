@@ -12,7 +12,8 @@ import (
 )
 
 // SVG writes charts as one complete picture: a lane for each rank, and a box for each action with the number of its
-// microbatch. The two actions of a pair are drawn one above the other. Colors show types, lightness shows chunks, and
+// microbatch. The two actions of a pair are drawn one above the other. Exchanges of tokens have boxes of their own below
+// the rank, on its link. Colors show types, lightness shows chunks, and
 // each box has a tooltip. The picture is as wide as its numbers need; if that is too wide for viewers, the shortest
 // boxes have no number.
 //
@@ -59,6 +60,11 @@ func (p *picture) writeStyle(out *bufio.Writer) {
 	for t := scheduler.F; t <= scheduler.B; t++ {
 		for i := 0; p.types[t] && i < n; i++ {
 			fmt.Fprintf(out, ".%s%d{fill:%s}", t, i, ramps[t].fill(i, n))
+		}
+	}
+	for t := scheduler.FD; t <= scheduler.BC; t++ {
+		if p.types[t] {
+			fmt.Fprintf(out, ".%s{fill:%s}", t, exchangeColours[t])
 		}
 	}
 	fmt.Fprintln(out, "\n</style>")
@@ -116,7 +122,21 @@ func (p *picture) writeLane(out *bufio.Writer, c *Chart, r int, scale, across fl
 				escape(c.describe(a, x.start, x.end)))
 		}
 	}
+	if p.link > 0 {
+		p.writeLink(out, c, r, scale, across)
+	}
 	fmt.Fprintln(out, "</g>")
+}
+
+// writeLink draws the exchanges of a rank below its boxes.
+func (p *picture) writeLink(out *bufio.Writer, c *Chart, r int, scale, across float64) {
+	top := p.pitch*float64(r) + p.box
+	fmt.Fprintf(out, `<rect class="lane" y="%s" width="%s" height="%s"/>`+"\n", px(top+1), px(across), px(p.link-1))
+	for _, x := range c.Lanes[r].Exchanges {
+		fmt.Fprintf(out, `<rect class="a %s" x="%s" y="%s" width="%s" height="%s" data-a="%s"><title>%s</title></rect>`+"\n",
+			x.Action.Type, px(x.Start*scale), px(top+1), px((x.End-x.Start)*scale), px(p.link-1), x.Action,
+			escape(c.describe(x.Action, x.Start, x.End)))
+	}
 }
 
 // writeNumbers writes the microbatches into boxes with enough room.
@@ -135,6 +155,14 @@ func (p *picture) writeNumbers(out *bufio.Writer, l *Lane, r int, scale float64)
 			y := p.pitch*float64(r) + height*(float64(k)+0.5) + 0.36*font
 			fmt.Fprintf(out, `<text class="%s" x="%s" y="%s">%d</text>`, class, px((x.start+x.end)/2*scale), px(y), a.Microbatch)
 		}
+	}
+	for _, x := range l.Exchanges {
+		label := fmt.Sprintf("%s%d", x.Action.Type, x.Action.Microbatch)
+		if (x.End-x.Start)*scale < letterWidth*smallFont*float64(len(label))+2 {
+			continue
+		}
+		y := p.pitch*float64(r) + p.box + p.link/2 + 0.5 + 0.36*smallFont
+		fmt.Fprintf(out, `<text class="n s" x="%s" y="%s">%s</text>`, px((x.Start+x.End)/2*scale), px(y), label)
 	}
 	fmt.Fprintln(out)
 }

@@ -17,7 +17,11 @@ import (
 func appendAction(b []byte, a scheduler.Action) []byte {
 	b = strconv.AppendInt(b, int64(a.Chunk), 10)
 	b = append(b, a.Type.String()...)
-	return strconv.AppendInt(b, int64(a.Microbatch), 10)
+	b = strconv.AppendInt(b, int64(a.Microbatch), 10)
+	if a.Part > 0 {
+		b = strconv.AppendUint(append(b, '.'), uint64(a.Part), 10)
+	}
+	return b
 }
 
 // appendLabel appends a box's short name: 0F3, or 0F5+7B3 for a pair.
@@ -40,13 +44,28 @@ func typeName(t scheduler.Type) string {
 		return "input gradient"
 	case scheduler.W:
 		return "weight gradient"
+	case scheduler.FD:
+		return "dispatch of a forward"
+	case scheduler.FC:
+		return "combine of a forward"
+	case scheduler.BD:
+		return "dispatch of a backward"
+	case scheduler.BC:
+		return "combine of a backward"
 	}
 	return "backward"
 }
 
 // describe describes an action and its times.
 func (c *Chart) describe(a scheduler.Action, start, end float64) string {
-	text := fmt.Sprintf("chunk %d %s of microbatch %d, %s–%s", a.Chunk, typeName(a.Type), a.Microbatch, number(start), number(end))
+	of := "of microbatch"
+	switch {
+	case a.Type.IsExchange():
+		of = fmt.Sprintf("after part %d, microbatch", a.Part)
+	case a.Part > 0:
+		of = fmt.Sprintf("part %d, microbatch", a.Part)
+	}
+	text := fmt.Sprintf("chunk %d %s %s %d, %s–%s", a.Chunk, typeName(a.Type), of, a.Microbatch, number(start), number(end))
 	if c.Unit != Units {
 		text += " " + c.Unit
 	}

@@ -15,6 +15,7 @@ type times struct {
 	lanes                     int // lanes of the largest chart
 	boxes                     int // boxes of the fullest lane
 	label                     int // length of the longest label
+	exchanges                 bool
 }
 
 func measureTimes(charts []Chart, unit string) times {
@@ -28,11 +29,13 @@ func measureTimes(charts []Chart, unit string) times {
 			continue
 		}
 		t.makespan = max(t.makespan, c.makespan())
-		t.lanes = max(t.lanes, len(c.Lanes))
+		rows := c.rows()
+		t.exchanges = t.exchanges || len(rows) > len(c.Lanes)
+		t.lanes = max(t.lanes, len(rows))
 		isCommon = isCommon && t.divide(c.Makespan)
-		for r := range c.Lanes {
+		for _, row := range rows {
 			boxes := 0
-			for x := range c.Lanes[r].boxes() {
+			for x := range row.boxes() {
 				boxes++
 				if d := x.end - x.start; d > 0 {
 					durations = append(durations, d)

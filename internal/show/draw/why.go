@@ -9,7 +9,7 @@ import (
 
 // causeNames are the names of scheduler.Cause, by value.
 var causeNames = func() []string {
-	names := make([]string, scheduler.Optimizer+1)
+	names := make([]string, scheduler.Experts+1)
 	for c := range names {
 		names[c] = scheduler.Cause(c).String()
 	}

@@ -5,7 +5,8 @@
 import { el, colour, sized, ms, figure, trimmed, text, say, styled, swatch } from './dom.js';
 import { letters, words, firstAfter, neighbours, spread, levels } from './step.js';
 
-export const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer'];
+export const causes = ['warmup', 'wait', 'starved', 'credit', 'between', 'cooldown', 'optimizer', 'experts'];
+const typeColours = ['', 'f', 'i', 'w', 'b', 'dispatch', 'combine', 'dispatch', 'combine']; // of the colors of types
 
 // pixel converts a CSS color to a pixel.
 function pixel(css) {
@@ -89,12 +90,14 @@ export class Pipeline {
     const hosts = this.hosts();
     const left = hosts.length ? (narrow ? 74 : 128) : (narrow ? 34 : 64);
     const blocks = planned + 1;
-    const row = Math.max(ranks > 48 ? 7 : 9, Math.min(narrow ? 20 : 26, Math.floor(600 / (blocks * Math.max(1, ranks)))));
+    const linked = !this.growing && this.step?.lanes.some((l) => l.link); // each lane has its link below it
+    const row = Math.max(ranks > 48 ? 7 : 9, Math.min((narrow ? 20 : 26) + (linked ? 14 : 0), Math.floor(600 / (blocks * Math.max(1, ranks)))));
+    const link = linked ? Math.max(3, Math.round(row * 0.32)) : 0;
     const gap = row > 12 ? 3 : row > 8 ? 1 : 0.5;
     const title = 20, axis = 24;
     const height = axis + blocks * (title + ranks * row + 8);
     const top = (block) => axis + title + block * (title + ranks * row + 8);
-    return { ranks, planned, left, row, gap, title, axis, height, top, right: 6, narrow, hosts };
+    return { ranks, planned, left, row, link, gap, title, axis, height, top, right: 6, narrow, hosts };
   }
 
   hosts() {
@@ -127,10 +130,12 @@ export class Pipeline {
     const px = (v) => Math.round(v * scale);
     const lanes = this.measured();
     for (let r = 0; r < L.ranks; r++) {
-      if (L.planned) this.paintLane(this.step.planned[r], null, px(L.top(0) + r * L.row), px(L.row - L.gap), labels, 'planned', r, c);
+      if (L.planned) this.paintLane(this.step.planned[r], null, px(L.top(0) + r * L.row), px(L.row - L.gap - L.link), labels, 'planned', r, c);
       if (!lanes[r]) continue;
       const gaps = this.growing ? null : this.step.gapAt[r];
-      this.paintLane(lanes[r], gaps, px(L.top(L.planned) + r * L.row), px(L.row - L.gap), labels, 'measured', r, c);
+      const y = L.top(L.planned) + r * L.row, h = L.row - L.gap - L.link;
+      this.paintLane(lanes[r], gaps, px(y), px(h), labels, 'measured', r, c);
+      if (L.link) this.paintLink(lanes[r].link, px(y + h) + 1, px(L.link) - 1, labels, c);
     }
     ctx.putImageData(this.image, 0, 0);
     ctx.setTransform(scale, 0, 0, scale, 0, 0);
@@ -146,9 +151,9 @@ export class Pipeline {
     const key = document.documentElement.dataset.theme;
     if (this.palette?.key === key) return this.palette;
     const get = (n) => pixel(colour(n));
-    const p = { key, card: get('card'), lane: get('lane'), critical: get('critical'), type: [0, get('f'), get('i'), get('w'), get('b')], cause: causes.map((n) => get(`c-${n}`)) };
+    const p = { key, card: get('card'), lane: get('lane'), critical: get('critical'), type: typeColours.map((n) => n && get(n)), cause: causes.map((n) => get(`c-${n}`)) };
     // Shades of a stage's chunks move away from the color of their text, so that it stays readable.
-    p.shades = Array.from({ length: shades }, (_, k) => p.type.map((v, t) => t && mix(v, pixel(colour(`on-${'fiwb'[t - 1]}`)) & 0x800000 ? 0xff000000 : 0xffffffff, 0.35 * k / (shades - 1))));
+    p.shades = Array.from({ length: shades }, (_, k) => p.type.map((v, t) => t && mix(v, pixel(colour(`on-${typeColours[t]}`)) & 0x800000 ? 0xff000000 : 0xffffffff, 0.35 * k / (shades - 1))));
     p.faded = p.type.map((v) => mix(v, p.card, 0.8));
     p.hatch = p.type.map((v) => mix(v, p.card, 0.32));
     return (this.palette = p);
@@ -211,6 +216,18 @@ export class Pipeline {
       if (t === 3 && seen(i) && patterned && wide > 5 * scale) this.hatch(from, end, y, h, c.hatch[t], Math.round(5 * scale));
       if (lit && l.flags[i] & 1) this.fill(from, y + h - strip, end, y + h, c.critical);
       if (wide > room && seen(i) && h >= 10 * scale && labels.length < 4000) labels.push([from, y, wide, lit ? h - strip / 2 : h, t, l.chunk[i], l.micro[i]]);
+    }
+  }
+
+  // paintLink draws a rank's exchanges of tokens.
+  paintLink(l, y, h, labels, c) {
+    const { x0, x1, k, t0, t1, scale } = this.map;
+    this.fill(x0, y, x1, y + h, c.lane);
+    for (let i = l ? firstAfter(l, t0) : 0, last = l ? this.lastBefore(l, t1) : 0; i < last; i++) {
+      const from = x0 + Math.round((l.start[i] - t0) * k), to = x0 + Math.round((l.end[i] - t0) * k), wide = to - from;
+      const seen = this.micro === null || l.micro[i] === this.micro;
+      this.fill(from, y, Math.max(from + 1, wide > 3 * scale ? to - 1 : to), y + h, (seen ? c.type : c.faded)[l.type[i]]);
+      if (seen && wide > 15 * scale && h >= 9 * scale && labels.length < 4000) labels.push([from, y, wide, h, l.type[i], l.chunk[i], l.micro[i]]);
     }
   }
 
@@ -277,13 +294,13 @@ export class Pipeline {
     ctx.font = '600 10px system-ui, sans-serif';
     ctx.textBaseline = 'middle';
     ctx.textAlign = 'center';
-    const on = ['', 'f', 'i', 'w', 'b'].map((t) => t && colour(`on-${t}`));
+    const on = typeColours.map((t) => t && colour(`on-${t}`));
     const chunks = this.step?.head.chunks ?? 0;
     for (const [x, y, w, h, t, chunk, micro] of labels) {
       const vx0 = Math.max(x, this.map.x0), vx1 = Math.min(x + w, this.map.x1), room = (vx1 - vx0) / scale;
       let s = letters[t] + micro;
       if (chunks > L.ranks && room > 36) s = chunk + s;
-      if (s.length * 6 + 3 > room) { if (room < 10) continue; s = letters[t]; }
+      if (s.length * 6 + 3 > room) { if (room < 4 + 6 * letters[t].length) continue; s = letters[t]; }
       ctx.fillStyle = on[t];
       ctx.fillText(s, (vx0 + vx1) / 2 / scale, (y + h / 2) / scale + 0.5);
     }
@@ -446,10 +463,12 @@ export class Pipeline {
       const lane = Math.floor((y - L.top(b)) / L.row);
       if (y < L.top(b) || lane < 0 || lane >= L.ranks || x < L.left) continue;
       const block = b === 0 && L.planned ? 'planned' : 'measured';
-      const l = (block === 'planned' ? this.step.planned : this.measured())[lane];
+      const whole = (block === 'planned' ? this.step.planned : this.measured())[lane];
+      const link = L.link && block === 'measured' && y - L.top(b) - lane * L.row > L.row - L.gap - L.link;
+      const l = link ? whole?.link : whole;
       if (!l) return null;
       const i = firstAfter(l, t);
-      return { block, lane, at: i < l.n && l.start[i] <= t ? i : -1, t };
+      return { block, lane, link, at: i < l.n && l.start[i] <= t ? i : -1, t };
     }
     return null;
   }
@@ -461,8 +480,9 @@ export class Pipeline {
   hint() { return this.growing ? '' : 'Point at a box for details, or press Enter and use the arrow keys to select actions. Press n or p to follow a microbatch.'; }
 
   words(h) {
-    const l = (h.block === 'planned' ? this.step.planned : this.measured())[h.lane];
+    const whole = (h.block === 'planned' ? this.step.planned : this.measured())[h.lane], l = h.link ? whole.link : whole;
     const host = this.L.hosts[h.lane] ? ` on ${this.L.hosts[h.lane]}` : '';
+    if (h.at < 0 && h.link) return `Stage ${h.lane}${host}, ${this.amount(h.t)}: no tokens on its link`;
     if (h.at < 0) {
       const g = this.step && !this.growing && h.block === 'measured' ? this.gapAt(h.lane, h.t) : -1;
       if (g < 0) return `Stage ${h.lane}${host}, ${this.amount(h.t)}: idle`;
@@ -472,7 +492,7 @@ export class Pipeline {
     }
     const i = h.at, name = letters[l.type[i]];
     const critical = l.flags[i] & 1 && h.block === 'measured' ? ', on the critical path' : '';
-    return `Stage ${h.lane}${host}: ${l.chunk[i]}${name}${l.micro[i]}, ${words[name]} of microbatch ${l.micro[i]} on chunk ${l.chunk[i]}, ${this.amount(l.end[i] - l.start[i])} from ${this.amount(l.start[i])} (${this.simulated() ? 'planned' : h.block}${critical})`;
+    return `Stage ${h.lane}${host}: ${l.chunk[i]}${name}${l.micro[i]}, ${l.flags[i] & 4 && !h.link ? 'part of the ' : ''}${words[name]} of microbatch ${l.micro[i]} on chunk ${l.chunk[i]}, ${this.amount(l.end[i] - l.start[i])} from ${this.amount(l.start[i])} (${this.simulated() ? 'planned' : h.block}${critical})`;
   }
 
   gapAt(lane, t) {
@@ -615,7 +635,7 @@ export class Pipeline {
     const up = (e) => {
       if (this.pointers.delete(e.pointerId) && this.moved <= 4 && e.type === 'pointerup') {
         const h = this.hit(...at(e));
-        this.selected = h && h.at >= 0 && !this.growing ? h : null;
+        this.selected = h && h.at >= 0 && !h.link && !this.growing ? h : null;
         if (h) this.lane = h.lane;
         this.tell(h);
         this.draw();
@@ -644,10 +664,12 @@ export function controls(pipe) {
 // legend returns an entry for each color in a step.
 export function legend(s) {
   const has = new Set();
-  for (const l of s.lanes) for (let t = 1; t <= 4; t++) if (!has.has(t) && l.type.includes(t)) has.add(t);
-  const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, letters[t]), { background: `var(--${'fiwb'[t - 1]})`, color: `var(--on-${'fiwb'[t - 1]})` }), name);
+  for (const l of s.lanes) for (let t = 1; t < typeColours.length; t++) if (!has.has(t) && (t > 4 ? l.link?.type : l.type)?.includes(t)) has.add(t);
+  const key = (t, name) => has.has(t) && el('li', {}, styled(el('span', { class: 'key', 'aria-hidden': 'true' }, letters[t]), { background: `var(--${typeColours[t]})`, color: `var(--on-${typeColours[t]})` }), name);
   const used = s.head.causes.map((name, k) => [name, k]).filter(([, k]) => s.head.sums_ms.some((r) => r[k] > 0));
   return el('ul', { class: 'legend', 'aria-label': 'Legend' }, key(1, 'forward'), key(4, 'backward'), key(2, 'input gradient'), key(3, 'weight gradient'),
+    key(5, 'dispatch of a forward'), key(6, 'combine of a forward'), key(7, 'dispatch of a backward'), key(8, 'combine of a backward'),
+    [5, 6, 7, 8].some((t) => has.has(t)) && el('li', {}, 'below a stage: its tokens on the link'),
     s.head.chunks > s.lanes.length && el('li', {}, 'shades show the chunks of a stage'),
     used.map(([name, k]) => el('li', {}, swatch(`c-${causes[k]}`), name)), el('li', {}, el('span', { class: 'edge', 'aria-hidden': 'true' }), 'critical path'));
 }

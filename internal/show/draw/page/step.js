@@ -1,8 +1,9 @@
 // A step of the pipeline as arrays of numbers: a complete step in the format of encode.go, or the
 // current step, which grows.
 
-export const letters = ['?', 'F', 'I', 'W', 'B'];
-export const words = { F: 'forward', I: 'input gradient', W: 'weight gradient', B: 'backward' };
+export const letters = ['?', 'F', 'I', 'W', 'B', 'FD', 'FC', 'BD', 'BC'];
+export const words = { F: 'forward', I: 'input gradient', W: 'weight gradient', B: 'backward',
+  FD: 'dispatch of the forward', FC: 'combine of the forward', BD: 'dispatch of the backward', BC: 'combine of the backward' };
 
 export function decode(buffer) {
   const view = new DataView(buffer);
@@ -23,8 +24,8 @@ export function decode(buffer) {
   head.counts.forEach((c, r) => {
     const part = (a) => a.subarray(from, from + c);
     const lane = { n: c, start: part(all.start), end: part(all.end), chunk: part(all.chunk), micro: part(all.micro), type: part(all.type), flags: part(all.flags) };
-    lanes.push(lane);
-    if (plan) planned.push({ ...lane, start: part(plan.start), end: part(plan.end) });
+    lanes.push(divided(lane));
+    if (plan) planned.push(divided({ ...lane, start: part(plan.start), end: part(plan.end) }));
     const begin = gapFrom;
     while (gapFrom < g && gaps.rank[gapFrom] === r) gapFrom++;
     gapAt.push([begin, gapFrom]);
@@ -35,22 +36,32 @@ export function decode(buffer) {
   return { head, lanes, planned, gaps, gapAt, end: Math.max(head.step_ms, head.planned_ms) };
 }
 
-// indexOf returns a function that finds the lane and position of an action.
+// divided moves the exchanges of tokens of a lane, which take the link and not the rank, to its link.
+function divided(lane) {
+  const exchange = (i) => lane.type[i] > 4;
+  const all = Array.from({ length: lane.n }, (_, i) => i), at = all.filter(exchange);
+  if (!at.length) return lane;
+  const only = (at) => Object.fromEntries([['n', at.length], ...['start', 'end', 'chunk', 'micro', 'type', 'flags'].map((k) => [k, lane[k].constructor.from(at, (i) => lane[k][i])])]);
+  return { ...only(all.filter((i) => !exchange(i))), link: only(at) };
+}
+
+// indexOf returns a function that finds the lane and position of an action: of its first part and its last, if it is cut.
 export function indexOf(step) {
   if (step.index) return step.index;
   const { chunks, microbatches } = step.head;
-  const at = new Int32Array(2 * chunks * microbatches).fill(-1), lane = new Int32Array(2 * chunks * microbatches);
+  const at = new Int32Array(2 * chunks * microbatches).fill(-1), lane = at.slice(), first = at.slice();
   step.lanes.forEach((l, r) => {
     for (let i = 0; i < l.n; i++) {
       if (l.type[i] === 3) continue;
       const k = ((l.type[i] === 1 ? 0 : 1) * chunks + l.chunk[i]) * microbatches + l.micro[i];
+      if (at[k] < 0) first[k] = i;
       at[k] = i; lane[k] = r;
     }
   });
   const find = (backward, chunk, micro) => {
     if (chunk < 0 || chunk >= chunks) return null;
     const k = ((backward ? 1 : 0) * chunks + chunk) * microbatches + micro;
-    return at[k] < 0 ? null : { lane: lane[k], at: at[k] };
+    return at[k] < 0 ? null : { lane: lane[k], at: at[k], first: first[k] };
   };
   return (step.index = find);
 }
@@ -65,7 +76,8 @@ export function neighbours(step, lane, i) {
     if ((back ? from : to) === c) ins.push(back ? to : from);
     if ((back ? to : from) === c) outs.push(back ? from : to);
   }
-  return { inputs: ins.map((x) => find(back, x, m)).filter(Boolean), outputs: outs.map((x) => find(back, x, m)).filter(Boolean) };
+  const all = (chunks) => chunks.map((x) => find(back, x, m)).filter(Boolean), own = find(back, c, m);
+  return { inputs: i === own.first ? all(ins) : [], outputs: i === own.at ? all(outs).map((p) => ({ lane: p.lane, at: p.first })) : [] };
 }
 
 const finest = 8192;
