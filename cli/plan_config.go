@@ -350,11 +350,18 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 		return writeCommunication(w, option.Plan().Table())
 	}
 	var charts []draw.Chart
-	if r.Configured.Misfit == "" {
-		charts = append(charts, optionChart("as configured", r.Configured))
-	}
-	if r.Best != nil {
-		charts = append(charts, optionChart("recommended", r.Best))
+	for _, option := range []struct {
+		title string
+		*forecast.Option
+	}{{"as configured", r.Configured}, {"recommended", r.Best}} {
+		if option.Option == nil || option.Option == r.Configured && r.Configured.Misfit != "" {
+			continue
+		}
+		chart, err := optionChart(option.title, option.Option)
+		if err != nil {
+			return err
+		}
+		charts = append(charts, chart)
 	}
 	if len(charts) == 0 {
 		return fmt.Errorf("nothing to draw: the config does not fit (%s), and neither does any other option", r.Configured.Misfit)
@@ -362,11 +369,15 @@ func (r *planReport) draw(w io.Writer, a *app, d drawing) error {
 	return drawCharts(w, a, d, charts...)
 }
 
-func optionChart(title string, o *forecast.Option) draw.Chart {
-	c := draw.FromTimeline(o.Order, o.Timeline)
+func optionChart(title string, o *forecast.Option) (draw.Chart, error) {
+	table, timeline, err := o.Parts()
+	if err != nil {
+		return draw.Chart{}, err
+	}
+	c := draw.FromTimeline(table, timeline)
 	c.Title, c.Unit = title+": "+c.Title, draw.Milliseconds
 	c.Facts = append(c.Facts, draw.Fact{Label: "layout", Value: o.Layout})
-	return c
+	return c, nil
 }
 
 // recommendation returns the sections to write to the config.

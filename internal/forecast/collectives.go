@@ -68,7 +68,8 @@ type step struct {
 	dim      grid.Dimension
 	begins   bool // others go on meanwhile
 	awaits   bool
-	number   int // of a collective that begins: see tensorops.List.Begin; of a wait: the collective, 0: all
+	number   int  // of a collective that begins: see tensorops.List.Begin; of a wait: the collective, 0: all
+	back     bool // brings tokens back from their experts
 }
 
 // stepsOf returns the steps of a list of operations.
@@ -95,7 +96,8 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 			}
 			flush()
 			ms, underWay, carried := c.collectiveMS(stage, dim, a, addNS)
-			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later, number: begun})
+			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later, number: begun,
+				back: a.Back})
 		case tensorops.KindAwait:
 			flush()
 			steps = append(steps, step{awaits: true, number: o.Await().Number})
@@ -152,14 +154,20 @@ type taken struct {
 // play plays steps of which all computing takes so long: one stream computes, and what it begins goes over one
 // link, one collective after the other, of which the next begins while one is still under way. Where the processors
 // that compute carry it too, they compute so much later, unless they wait for it.
-func play(steps []step, computeMS float64) (t taken) {
+func play(steps []step, computeMS float64) taken {
+	return playWith(steps, computeMS, func(int, float64, float64) {})
+}
+
+// playWith is play. After each step it calls note with the stream's time and, for a collective, with the time at which all of
+// it has arrived.
+func playWith(steps []step, computeMS float64, note func(i int, now, arrived float64)) (t taken) {
 	now, link, there, carry := 0.0, 0.0, 0.0, 0.0 // there: all that was begun; carry is still to be done
 	var ends map[int]float64                      // by number, of what goes on
 	wait := func(until float64) {
 		idle := max(until-now, 0)
 		now, carry = now+idle, max(carry-idle, 0)
 	}
-	for _, s := range steps {
+	for i, s := range steps {
 		switch {
 		case s.awaits && s.number > 0:
 			wait(ends[s.number])
@@ -181,6 +189,7 @@ func play(steps []step, computeMS float64) (t taken) {
 				wait(there)
 			}
 		}
+		note(i, now, link+s.underWay)
 	}
 	if len(steps) == 0 {
 		now = computeMS
@@ -343,7 +352,8 @@ func workOf(ops []tensorops.Op) (all float64) {
 
 // inGroups are the costs of a rank's actions where those of the whole layers are known: the ranks of a tensor group
 // share them, and wait for each other. within adds up how long the collectives of each dimension take.
-func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs scheduler.Costs, within []byDimension) {
+// paired are the actions of overlapped pairs in which one computes while the tokens of the other travel; nil: there are none.
+func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs scheduler.Costs, within []byDimension, paired []pairedActions) {
 	type known struct {
 		stage int
 		chunkPass
@@ -372,16 +382,16 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 		}
 	}
 	if !b.Config().Parallel.ExpertOverlap {
-		return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within
+		return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within, nil
 	}
-	pairs := pairCosts(b, all, computeMS, func(stage int, a scheduler.Action) float64 { return of(stage, a).ms })
+	paired = playPairs(b, all, computeMS, func(stage int, a scheduler.Action) float64 { return of(stage, a).ms })
 	return func(stage int, a scheduler.Action) float64 {
 		a.Overlap = false
-		if ms, paired := pairs[stage][a]; paired {
-			return ms
+		if p, there := paired[stage][a]; there {
+			return p.ms
 		}
 		return of(stage, a).ms
-	}, within
+	}, within, paired
 }
 
 // normShare is how much of what norms and update of a weight take is the norm: it reads one of

@@ -84,7 +84,10 @@ type Prediction struct {
 	Order    *scheduler.Table    `json:"-"`
 	Timeline *scheduler.Timeline `json:"-"`
 
-	shared bool // all ranks share one device
+	shared  bool // all ranks share one device
+	machine scheduler.Machine
+	paired  []pairedActions                             // see Parts; nil: tokens hide behind nothing
+	carried func(stage int, a scheduler.Action) float64 // what messages to other stages take of the time of a part
 }
 
 // NeedBytes returns the memory that the fullest device needs. If one device has all ranks, that is this machine, which also computes
@@ -146,7 +149,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	}
 	var within []byDimension // by stage
 	if together != nil {
-		machine.Costs, within = inGroups(b, together, machine.Costs)
+		machine.Costs, within, p.paired = inGroups(b, together, machine.Costs)
 	}
 	weights := b.Trained()
 	if cluster.Devices > 1 {
@@ -163,7 +166,9 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 				p.MessageMS = max(p.MessageMS, machine.Link(r, r+1))
 			}
 		}
-		machine.Costs = cluster.carrying(b, machine.Costs, bytes)
+		own := machine.Costs
+		p.carried = cluster.carrying(b, bytes)
+		machine.Costs = func(rank int, a scheduler.Action) float64 { return own(rank, a) + p.carried(rank, a) }
 		for r, n := range weights {
 			ms := ofRank[r].UpdateNS * float64(n) / 1e6
 			if together != nil {
@@ -172,6 +177,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 			p.UpdateMS = max(p.UpdateMS, ms)
 		}
 	} else {
+		p.paired = nil // exchanges within one memory take no time
 		costs := ofRank[0]
 		each := b.Grid().World() / t.NumRanks() // ranks that do the same at a time
 		machine.Share = func(running int) float64 { return costs.Share(running * each) }
@@ -189,6 +195,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	if p.Timeline, err = machine.Simulate(t); err != nil {
 		return nil, err
 	}
+	p.machine = machine
 	p.MakespanMS, p.BubblePct = p.Timeline.Makespan, 100*p.Timeline.BubbleFraction
 	p.StepMS = p.MakespanMS + p.UpdateMS
 	if cfg.Pipeline.PostValidation {
@@ -211,18 +218,17 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 	return p, nil
 }
 
-// carrying adds to the time of an action the time to receive its input and to send its output, if the
-// same processors do both.
-func (c Devices) carrying(b *plan.Plan, costs scheduler.Costs, bytes int64) scheduler.Costs {
+// carrying returns the time to receive the input of an action and to send its output, if the same
+// processors do both and compute. Of an action in parts, the first has it.
+func (c Devices) carrying(b *plan.Plan, bytes int64) scheduler.Costs {
 	if c.CarryNS == nil {
-		return costs
+		return func(int, scheduler.Action) float64 { return 0 }
 	}
 	t := b.Table()
 	last := int32(len(b.Layout().Chunks)) - 1
-	return func(rank int, a scheduler.Action) float64 {
-		ms := costs(rank, a)
-		if a.Type == scheduler.W {
-			return ms
+	return func(rank int, a scheduler.Action) (ms float64) {
+		if a.Type == scheduler.W || a.Part > 1 {
+			return 0
 		}
 		for _, next := range []int32{a.Chunk - 1, a.Chunk + 1} {
 			if next >= 0 && next <= last && t.RankOf(int(next)) != rank {
