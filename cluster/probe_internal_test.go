@@ -61,6 +61,35 @@ func TestMeasureCarry(t *testing.T) {
 	}
 }
 
+// TestLostToMessages: what messages cost is what the threads compute less, and at most what the process and interrupts take of the cores
+// beside computing.
+func TestLostToMessages(t *testing.T) {
+	alone := pace{rounds: 0.001, cpuNS: 1000} // a round takes 1 µs of one thread
+	for _, c := range []struct {
+		name              string
+		took, rounds, cpu float64 // ns, and rounds
+		threads           int
+		want              float64
+	}{
+		{"processors to spare", 1e6, 1000, 1.4e6, 1, 0},
+		{"a fifth of the only processor", 1e6, 800, 1e6, 1, 0.2e6},
+		{"other programs take half, messages a fifth of the rest", 1e6, 400, 0.5e6, 1, 0.1e6},
+		{"other programs take most, messages nothing", 1e6, 100, 0.1e6, 1, 0},
+		{"computing was faster than alone", 1e6, 1100, 1.2e6, 1, 0},
+	} {
+		if got := alone.lostNS(c.took, c.rounds, c.cpu, c.threads); math.Abs(got-c.want) > 1e-3 {
+			t.Errorf("%s: %v ns, want %v", c.name, got, c.want)
+		}
+	}
+	two := pace{rounds: 0.002, cpuNS: 1000} // each thread has a processor, and carrying takes 0.4 of 2 ms
+	if got := two.lostNS(1e6, 1600, 2e6, 2); math.Abs(got-0.2e6) > 1e-3 {
+		t.Errorf("two threads: %v ns for each, want 0.2e6", got)
+	}
+	if got := (pace{rounds: 0.001}).lostNS(1e6, 800, 0, 1); math.Abs(got-0.2e6) > 1e-3 {
+		t.Errorf("where the time of the cores is not known: %v ns, want 0.2e6", got)
+	}
+}
+
 // TestCompute: the background computation runs until it is stopped.
 func TestCompute(t *testing.T) {
 	c := compute(2)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/troupe-ml/troupe/cluster/internal/transport"
+	"github.com/troupe-ml/troupe/internal/host/sysinfo"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -59,22 +60,47 @@ func (c *computing) done() (all int64) {
 	return all
 }
 
-// rate returns the rounds per nanosecond while nothing is sent. It is the median over the parts of carryAloneTime, because
-// another worker may begin to send a little sooner, or the mean if that is higher: on a busy machine most parts may be empty.
-func (c *computing) rate(ctx context.Context) (float64, error) {
-	var parts []float64
+// pace is how fast a worker computes while nothing is sent.
+type pace struct {
+	rounds float64 // for each nanosecond, of all threads together
+	cpuNS  float64 // of the cores for each round; 0: not known
+}
+
+// pace measures the pace. Both numbers are medians over the parts of carryAloneTime, because another worker may begin to send a
+// little sooner. The rounds for each nanosecond are the mean if that is higher: on a busy machine most parts may be empty.
+func (c *computing) pace(ctx context.Context) (pace, error) {
+	var rounds, cpu []float64
 	began, all := time.Now(), c.done()
-	for time.Since(began) < carryAloneTime || c.done() == all {
+	for time.Since(began) < carryAloneTime || len(cpu) == 0 {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return pace{}, err
 		}
-		from, done := time.Now(), c.done()
+		from, done, spent := time.Now(), c.done(), sysinfo.CPUTime()
 		time.Sleep(carryAlonePart)
-		parts = append(parts, float64(c.done()-done)/float64(time.Since(from)))
+		n := float64(c.done() - done)
+		if rounds = append(rounds, n/float64(time.Since(from))); n > 0 {
+			cpu = append(cpu, float64(sysinfo.CPUTime()-spent)/n)
+		}
 	}
 	mean := float64(c.done()-all) / float64(time.Since(began))
-	slices.Sort(parts)
-	return max(parts[len(parts)/2], mean), nil
+	return pace{max(middle(rounds), mean), middle(cpu)}, nil
+}
+
+// middle returns the median, the upper one of two.
+func middle(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// lostNS returns the compute time that each of a number of threads lost while it did some rounds in a time, of which the cores spent
+// cpuNS on this process and on interrupts. What the cores spent on anything except the rounds is a limit: on a busy machine, other
+// programs take time, too, and sending costs none of that. Both are in nanoseconds.
+func (p pace) lostNS(tookNS, rounds, cpuNS float64, threads int) float64 {
+	lost := tookNS - rounds/p.rounds
+	if p.cpuNS > 0 {
+		lost = min(lost, (cpuNS-rounds*p.cpuNS)/float64(threads))
+	}
+	return max(lost, 0)
 }
 
 func (c *computing) end() {
@@ -92,21 +118,22 @@ func measureCarry(ctx context.Context, t transport.Transport, to *wire.Peer, thr
 	defer end()
 	c := compute(threads)
 	defer c.end()
-	rate, err := c.rate(ctx)
+	alone, err := c.pace(ctx)
 	if err != nil {
 		return 0, err
 	}
-	began, done, bytes := time.Now(), c.done(), -received.Load()
+	spent := func() float64 { return float64(sysinfo.CPUTime() + sysinfo.InterruptTime()) }
+	began, done, bytes, cpu := time.Now(), c.done(), -received.Load(), -spent()
 	for time.Since(began) < carryTime {
 		if _, err := trip(carryBlockBytes); err != nil {
 			return 0, err
 		}
 		bytes += carryBlockBytes
 	}
-	took := float64(time.Since(began))
-	rounds := float64(c.done() - done)
+	took, rounds := float64(time.Since(began)), float64(c.done()-done)
+	cpu += spent()
 	bytes += received.Load()
-	return max(took-rounds/rate, 0) / float64(bytes), nil
+	return alone.lostNS(took, rounds, cpu, threads) / float64(bytes), nil
 }
 
 // carry measures the compute time that messages cost this worker, and replies.
