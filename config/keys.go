@@ -488,7 +488,8 @@ type Parallel struct {
 	Overlap bool `toml:"overlap"`
 	// Compute one pass of a pair while the tokens of the other travel to their experts. "dualpipev" has pairs, and so may a table of
 	// your own. "1f1b", "eager-1f1b" and "none" then run each backward together with the forward that follows it. That takes memory:
-	// "none" holds one microbatch more, and "1f1b" what "eager-1f1b" holds. It changes no bit. Default: false.
+	// "none" holds one microbatch more, and "1f1b" what "eager-1f1b" holds. A shared expert computes while the tokens of its own
+	// pass travel. It changes no bit. Default: false.
 	ExpertOverlap bool `toml:"expert_overlap"`
 	// How tensors travel between stages: "auto", "direct", "broadcast" or "scatter". "direct" sends to each rank, "broadcast" to the
 	// first one, which passes it on, and "scatter" a part to each. "auto" is "broadcast" if the next stage has more ranks, else

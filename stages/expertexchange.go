@@ -149,6 +149,13 @@ func (f *expertFFN) gradsEarly(c *pass) bool {
 	return !alone && c.overlapsExperts() && c.weightsToo
 }
 
+// hidesBehindShared reports whether the shared expert computes while tokens travel, as Megatron-Core's moe_shared_expert_overlap. It
+// reads and writes nothing that travels, and adds its gradients in the same places, so no bit changes.
+func (f *expertFFN) hidesBehindShared(c *pass) bool {
+	_, alone := f.group(c)
+	return f.shared != nil && !alone && c.overlapsExperts()
+}
+
 // beginNorm sends the experts their rows of the norm's output, if the input gradient needs them.
 func (f *expertFFN) beginNorm(c *pass, s *expertState, norm func() tensorops.Tensor) exchanging {
 	if !f.gradsEarly(c) {

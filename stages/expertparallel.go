@@ -23,7 +23,8 @@ type ExpertParallel struct {
 	Copies tensorops.Group
 	// Rows is the largest number of tokens in a microbatch of any rank, with its padding.
 	Rows int
-	// Overlap lets the other pass of an overlapped pair compute while tokens travel: see ActTogether. It changes no bit.
+	// Overlap lets the other pass of an overlapped pair, and a shared expert, compute while tokens travel: see ActTogether. It changes
+	// no bit.
 	Overlap bool
 }
 

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/collective"
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -157,6 +159,31 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 	return out
 }
 
+// mustBe compares the results of groups of a size with those of ranks that have all experts.
+func (got shared) mustBe(t *testing.T, want shared, group int) {
+	t.Helper()
+	for i, loss := range want.losses {
+		if got.losses[i] != loss || !(loss > 0) {
+			t.Fatalf("groups of %d: loss %d is %v, want %v", group, i, got.losses[i], loss)
+		}
+	}
+	for param, norm := range want.norms {
+		if d := math.Abs(got.norms[param] - norm); d > 1e-12*norm {
+			t.Errorf("groups of %d: the norm of parameter %d is %v, want %v", group, param, got.norms[param], norm)
+		}
+	}
+	if len(got.state) != len(want.state) {
+		t.Errorf("groups of %d save %d tensors, want %d", group, len(got.state), len(want.state))
+	}
+	for tensor, v := range want.state {
+		for i, x := range v {
+			if len(got.state[tensor]) != len(v) || got.state[tensor][i] != x {
+				t.Fatalf("groups of %d: %s differs at %d", group, tensor, i)
+			}
+		}
+	}
+}
+
 // TestExpertParallel: ranks that share experts have the losses, the weights and the optimizer state of ranks that have all of
 // them, to the bit, and the norms of their gradients: also if one rank's experts get all tokens and the others' none, and if
 // microbatches differ in length.
@@ -185,28 +212,75 @@ func TestExpertParallel(t *testing.T) {
 						group, own.Experts.Overlap = -group, true
 					}
 					got := trainShared(t, c, own, 4, group, w)
-					for i, loss := range want.losses {
-						if got.losses[i] != loss || !(loss > 0) {
-							t.Fatalf("groups of %d: loss %d is %v, want %v", group, i, got.losses[i], loss)
-						}
-					}
-					for param, norm := range want.norms {
-						if d := math.Abs(got.norms[param] - norm); d > 1e-12*norm {
-							t.Errorf("groups of %d: the norm of parameter %d is %v, want %v", group, param, got.norms[param], norm)
-						}
-					}
-					if len(got.state) != len(want.state) {
-						t.Errorf("groups of %d save %d tensors, want %d", group, len(got.state), len(want.state))
-					}
-					for tensor, v := range want.state {
-						for i, x := range v {
-							if len(got.state[tensor]) != len(v) || got.state[tensor][i] != x {
-								t.Fatalf("groups of %d: %s differs at %d", group, tensor, i)
-							}
-						}
-					}
+					got.mustBe(t, want, group)
 				}
 			})
+		}
+	}
+}
+
+// withShared is a model whose layers have a shared expert with a gate.
+var withShared = stages.Config{Family: stages.Qwen2MoE, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19,
+	RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 4, PerToken: 2, Width: 12, SharedWidth: 20, SharedGate: true, AuxLossWeight: 0.1}}
+
+// TestSharedExpertMeanwhile: a shared expert that computes while tokens travel changes no bit.
+func TestSharedExpertMeanwhile(t *testing.T) {
+	for kind, o := range map[string]stages.Options{"float32": {Seed: 5, Optimizer: adamw, Pack: true},
+		"bfloat16": {Seed: 5, Optimizer: stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, BF16: true}} {
+		t.Run(kind, func(t *testing.T) {
+			want := trainShared(t, withShared, o, 2, 1, largeWeights)
+			for _, overlap := range []bool{false, true} {
+				own := o
+				own.Experts.Overlap = overlap
+				trainShared(t, withShared, own, 2, 2, largeWeights).mustBe(t, want, 2)
+			}
+		})
+	}
+}
+
+// TestSharedExpertHides: while tokens travel, the shared expert computes its products: all of a forward at the dispatch, of a backward
+// that of the last matrix at the dispatch and the weight gradients at the combine.
+func TestSharedExpertHides(t *testing.T) {
+	// Products of a layer between the beginning of exchanges and the wait for them, at each of the four waits: the gate and the two
+	// first matrices and the last one, then none; the last one, then the gradients of the four matrices.
+	want := []int{4, 0, 1, 4}
+	for _, overlap := range []bool{true, false} {
+		m, dry := newModel(t, withShared), tensorops.NewDryStream()
+		group := tensorops.DryGroup{Members: 2}
+		st, err := stages.NewStage(m, dry, []stages.ChunkSpec{{First: 1, Last: 2}}, stages.Options{Optimizer: adamw,
+			Data:    stages.DataParallel{Group: group},
+			Experts: stages.ExpertParallel{Group: group, Rows: withShared.Context, Overlap: overlap}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := make([]int32, withShared.Context)
+		mb := stages.Microbatch{Step: 1, Sequences: 1, Positions: withShared.Context, Tokens: ids, Targets: ids, Train: true}
+		var hidden []int
+		for _, typ := range []scheduler.Type{scheduler.F, scheduler.B} {
+			l := dry.NewList()
+			x := l.Alloc(tensorops.Float32, 1, withShared.Context, withShared.Hidden)
+			l.Free(stages.Only(stages.Act(l, st, scheduler.Action{Type: typ}, &mb, x)))
+			products, travels, waits := 0, false, false
+			for _, op := range l.Ops() {
+				switch {
+				case op.Kind == tensorops.KindCollective && op.Collective().Later:
+					travels, waits = true, false
+				case op.Kind == tensorops.KindAwait && travels && !waits:
+					hidden = append(hidden, products)
+					products, travels, waits = 0, false, true
+				case op.Kind == tensorops.KindMatMul && travels:
+					products++
+				}
+			}
+			if err := tensorops.Run(dry, l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := st.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if overlap && !slices.Equal(hidden, want) || !overlap && len(hidden) > 0 {
+			t.Errorf("overlap %v: %v products hide exchanges, want %v", overlap, hidden, want)
 		}
 	}
 }

@@ -130,7 +130,14 @@ func (f *expertFFN) jittered(c *pass, n tensorops.Tensor) tensorops.Tensor {
 func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) tensorops.Tensor {
 	s, width := st.(*expertState), n.Cols()
 	f.route(c, s, n)
-	rows := f.dispatch(c, s, n)
+	sent := f.beginDispatch(c, s, n)
+	meanwhile := f.hidesBehindShared(c)
+	var more tensorops.Tensor // of the shared expert
+	if meanwhile {
+		more = f.shared.forward(c, s.shared, n, skip)
+	}
+	c.end(&sent)
+	rows := sent.came
 	if f.shared == nil {
 		c.Free(n)
 	}
@@ -150,7 +157,9 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	c.Combine(y, back.came, s.places, s.weights)
 	c.Free(back.came)
 	if f.shared != nil {
-		more := f.shared.forward(c, s.shared, n, skip)
+		if !meanwhile {
+			more = f.shared.forward(c, s.shared, n, skip)
+		}
 		c.Add(y, y, more)
 		c.Free(more)
 	}
@@ -162,6 +171,10 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	offsets, sources := f.rowOffsets(c, s)
 	o.Sources = sources
 	sent, weights, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginNorm(c, s, norm)
+	meanwhile := f.hidesBehindShared(c)
+	if meanwhile {
+		f.shared.innerGrad(c, s.shared, dy)
+	}
 	c.end(&sent, &weights, &ofNorm)
 	rows := sent.came
 	dg := c.AllocLike(s.u[0])
@@ -188,6 +201,9 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	if early { // while they are on their way
 		f.outputGrads(c, s, rows)
 		f.rowGrads(c, s, ofNorm.came)
+		if f.shared != nil {
+			f.shared.weightGrad(c, s.shared, s.early.n, dy)
+		}
 		s.early.done = true
 	}
 	c.end(&ofWeights, &back)
@@ -209,7 +225,10 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 		c.MatMul(dn, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
 	}
 	if f.shared != nil {
-		f.shared.inputGrad(c, s.shared, dn, dy)
+		if !meanwhile {
+			f.shared.innerGrad(c, s.shared, dy)
+		}
+		f.shared.inputGrad(c, s.shared, dn)
 	}
 	return dn
 }
@@ -221,7 +240,7 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 		f.outputGrads(c, s, f.dispatch(c, s, dy))
 	}
 	free(c.List, &s.activation)
-	if f.shared != nil {
+	if f.shared != nil && !s.early.done {
 		f.shared.downGrad(c, s.shared, dy)
 	}
 	n := s.early.n
@@ -236,8 +255,8 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 			c.ColSum(c.grad(b.router), s.dlogits)
 		}
 	}
-	if f.shared != nil {
-		f.shared.weightGrad(c, s.shared, n)
+	if f.shared != nil && !s.early.done {
+		f.shared.upGrads(c, s.shared, n)
 	}
 	if !f.router.frozen() {
 		in := f.jittered(c, n)

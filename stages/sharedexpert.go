@@ -81,8 +81,8 @@ func (f *sharedExpert) gateRows(c *pass, g tensorops.Tensor, s *sharedState) {
 	}
 }
 
-// inputGrad adds the gradient of n to dn.
-func (f *sharedExpert) inputGrad(c *pass, s *sharedState, dn, dy tensorops.Tensor) {
+// innerGrad makes the gradients of what the first matrices and the gate return.
+func (f *sharedExpert) innerGrad(c *pass, s *sharedState, dy tensorops.Tensor) {
 	dg := c.AllocLike(s.u[0])
 	f.down.inputGrad(c, dg, dy, false)
 	if f.isGated {
@@ -92,12 +92,22 @@ func (f *sharedExpert) inputGrad(c *pass, s *sharedState, dn, dy tensorops.Tenso
 		c.RowGate(s.gated, s.gated, s.gate)
 	}
 	f.activationGrad(c, &s.denseState, dg)
+}
+
+// inputGrad adds the gradient of n to dn, after innerGrad.
+func (f *sharedExpert) inputGrad(c *pass, s *sharedState, dn tensorops.Tensor) {
 	for i := range f.up {
 		f.up[i].inputGrad(c, dn, s.du[i], true)
 	}
 	if f.isGated {
 		f.gate.inputGrad(c, dn, s.dgate, true)
 	}
+}
+
+// weightGrad adds the gradients of the matrices, after innerGrad.
+func (f *sharedExpert) weightGrad(c *pass, s *sharedState, n, dy tensorops.Tensor) {
+	f.downGrad(c, s, dy)
+	f.upGrads(c, s, n)
 }
 
 // downGrad adds the gradient of the last matrix.
@@ -110,13 +120,12 @@ func (f *sharedExpert) downGrad(c *pass, s *sharedState, dy tensorops.Tensor) {
 	free(c.List, &s.u[0], &s.u[1], &s.gated)
 }
 
-// weightGrad adds the other gradients.
-func (f *sharedExpert) weightGrad(c *pass, s *sharedState, n tensorops.Tensor) {
+// upGrads adds the other gradients.
+func (f *sharedExpert) upGrads(c *pass, s *sharedState, n tensorops.Tensor) {
 	for i := range f.up {
 		f.up[i].weightGrad(c, n, s.du[i])
 	}
 	if f.isGated {
 		f.gate.weightGrad(c, n, s.dgate)
 	}
-	s.drop(c.List)
 }
