@@ -30,7 +30,7 @@ SHAPES = {
             "model.layers": 9, "model.hidden": 512, "model.heads": 8, "model.context": 256, "batch.sequences": 8,
             "batch.microbatch": 4, "device.dtype": "bfloat16", "run.eval_batches": 8,
         },
-        "steps": 80, "rates": [2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3], "shares": [0.8, 0.65, 0.5],
+        "steps": 80, "rates": [6.25e-5, 1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3], "shares": [0.8, 0.65, 0.5],
     },
 }  # fmt: skip
 
@@ -81,7 +81,7 @@ def main():
     p.add_argument("--text", nargs="+", required=True, help="files of text, about a megabyte")
     p.add_argument("--shape", choices=list(SHAPES), default="chars", help="default: %(default)s")
     p.add_argument("--steps", type=int, help="of AdamW (default: 600, with --shape 30m 80)")
-    p.add_argument("--rates", type=float, nargs="+", help="in ascending order (default: doubled from 1e-3 to 16e-3, with --shape 30m from 2.5e-4)")
+    p.add_argument("--rates", type=float, nargs="+", help="in ascending order (default: doubled from 1e-3 to 16e-3, with --shape 30m from 6.25e-5)")
     p.add_argument("--shares", type=float, nargs="+", help="of AdamW's steps (default: 0.9 to 0.5, with --shape 30m 0.8, 0.65 and 0.5)")
     p.add_argument("--limit", type=float, default=0.8, help="largest quotient of the tokens (default: %(default)s)")
     p.add_argument("--threads", type=int, default=2, help="default: %(default)s")
