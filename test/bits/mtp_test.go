@@ -42,6 +42,17 @@ var mtpLayouts = []struct {
 	{"auto", []string{"pipeline.stages=2", "pipeline.chunks=2", "pipeline.schedule=auto"}},
 }
 
+// withLetters returns the sets of one of mtpLayouts with the letters of the model's layers of multi-token prediction.
+func withLetters(sets []string, letters string) []string {
+	own := slices.Clone(sets)
+	for i, s := range own {
+		if strings.HasPrefix(s, "pipeline.layout=") {
+			own[i] = strings.Replace(s, "M", letters, 1)
+		}
+	}
+	return own
+}
+
 // TestExactMTP is TestExact for models that predict further tokens.
 func TestExactMTP(t *testing.T) {
 	for name, family := range mtpFamilies {
@@ -64,13 +75,7 @@ func TestExactMTP(t *testing.T) {
 				if testrun.RaceDetector && i%6 != 1 || !testrun.RaceDetector && !testrun.Long && (i+len(name))%2 == 0 {
 					continue // make check-bits runs all
 				}
-				sets := slices.Clone(family)
-				for _, s := range l.sets {
-					if strings.HasPrefix(s, "pipeline.layout=") {
-						s = strings.Replace(s, "M", ms, 1)
-					}
-					sets = append(sets, s)
-				}
+				sets := slices.Concat(family, withLetters(l.sets, ms))
 				sameUnder(t, want, l.name, sets)
 			}
 		})

@@ -62,9 +62,13 @@ func TestExactMuon(t *testing.T) {
 			if hidden == 0 {
 				t.Error("the run has no hidden matrix")
 			}
-			for i, l := range layouts {
+			all := layouts
+			if slices.Contains(m.sets, "model.mtp_layers=1") {
+				all = mtpLayouts
+			}
+			for i, l := range all {
 				if testrun.Long || (i+5*k)%9 == 4 || l.name == "1 thread" {
-					sameUnder(t, want, l.name, slices.Concat(sets, l.sets))
+					sameUnder(t, want, l.name, slices.Concat(sets, withLetters(l.sets, "m")))
 				}
 			}
 			if k < 2 {
