@@ -2,6 +2,7 @@ package actors
 
 import (
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,8 +37,10 @@ type local struct {
 	underWay atomic.Pointer[underWay] // nil: no order has started, or this process has no scheduler
 	memory   *tensorops.Memory        // for transfers from one device to another
 	host     tensorops.Arena          // arena of memory
-	edges    []*edgeMemory            // by rank; nil: in another process
-	copies   *tensorops.Memory        // for the copies from which checkpoints are written
+	// trim frees, once, what memory keeps of the state that ranks read from each other before the first order.
+	trim   func()
+	edges  []*edgeMemory     // by rank; nil: in another process
+	copies *tensorops.Memory // for the copies from which checkpoints are written
 
 	// hurry is closed when the run is asked to stop, over when it ends with an error and without
 	// the lines of its last steps. endSoon and endNow close them.
@@ -72,6 +75,7 @@ func newLocal(spec Spec) (*local, error) {
 		ends:   make([]*stageEnd, spec.ranks()),
 		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
 	l.host = l.memory.NewArena("transfers")
+	l.trim = sync.OnceFunc(func() { l.memory.Trim(math.MaxInt64) })
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
 	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
 	l.edges, l.rescued = make([]*edgeMemory, spec.ranks()), make([]*shadow, spec.ranks())

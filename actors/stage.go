@@ -284,6 +284,7 @@ func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 	if a.retired != nil {
 		a.retire()
 	}
+	a.local.trim()
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()
 	a.losses, a.log = nil, nil
