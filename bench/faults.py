@@ -77,7 +77,7 @@ microbatch = 1
 class Cluster:
     """A coordinator, and workers that are started again when they end."""
 
-    def __init__(self, place):
+    def __init__(self, place, workers=RANKS + SPARES):
         self.place, self.stopped, self.lock = place, False, threading.Lock()
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -89,7 +89,7 @@ class Cluster:
         token = place / "cluster" / "worker.token"
         wait(lambda: token.exists() and (place / "cluster" / "operator.token").exists(), "the coordinator's tokens")
         self.workers = {}
-        for i in range(RANKS + SPARES):
+        for i in range(workers):
             self.start(f"w{i}")
             threading.Thread(target=self.keep, args=(f"w{i}",), daemon=True).start()
 
@@ -134,11 +134,11 @@ def actors_of(status):
 class Run:
     """A run with the events that it prints, each with the time at which it came."""
 
-    def __init__(self, cluster, text):
+    def __init__(self, cluster, text, workers=RANKS + SPARES):
         path = cluster.place / "run.toml"
         path.write_text(text)
         self.events, self.changed = [], threading.Condition()
-        self.process = subprocess.Popen([ENGINE, "run", path, "--json", "--cluster", cluster.address, "--workers", str(RANKS + SPARES)],
+        self.process = subprocess.Popen([ENGINE, "run", path, "--json", "--cluster", cluster.address, "--workers", str(workers)],
                                         env=cluster.environment(), stdout=subprocess.PIPE, stderr=open(cluster.place / "run.log", "ab"),
                                         text=True, cwd=cluster.place)
         threading.Thread(target=self.read, daemon=True).start()
