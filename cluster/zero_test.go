@@ -23,6 +23,8 @@ func TestZeroBits(t *testing.T) {
 			[]string{"parallel.tensor=2", "parallel.sequence=true", "parallel.data=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}},
 		{"muon, tp2 dp2", []string{"model.hidden=192", "model.layers=8", "batch.sequences=4", "optimizer.name=muon"}, "parallel.zero=3",
 			"parallel.zero=1", []string{"parallel.tensor=2", "parallel.data=2"}},
+		{"state in int8, dp4", []string{"model.hidden=128", "batch.sequences=4", "optimizer.state_dtype=int8"}, "parallel.zero=2",
+			"parallel.zero=1", []string{"parallel.data=4"}},
 		{"gradients, dp4", []string{"model.hidden=128", "batch.sequences=4"}, "parallel.zero=2", "parallel.zero=3", []string{"parallel.data=4"}},
 	} {
 		if i == 0 && !long {
