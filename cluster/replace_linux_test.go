@@ -34,7 +34,6 @@ func TestReplace(t *testing.T) {
 		{"pp2, shadows, ahead", []string{"pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true",
 			`cluster.shadow="on"`}, []int{0, 1}, troupe.FromShadow},
 		{"tp2 dp2", []string{"parallel.tensor=2", "parallel.data=2"}, nil, troupe.FromReplica},
-		{"tp2 dp2, muon", []string{"parallel.tensor=2", "parallel.data=2", "optimizer.name=muon"}, nil, troupe.FromReplica},
 		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, nil, troupe.FromReplica},
 		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, nil, troupe.FromReplica},
 		{"tp2 pp2, shadows", []string{"parallel.tensor=2", "pipeline.stages=2", `cluster.shadow="on"`}, []int{2, 1}, troupe.FromShadow},

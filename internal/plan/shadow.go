@@ -50,10 +50,6 @@ func (p *Plan) CheckShadows() error {
 	if p.Replicated() {
 		return fmt.Errorf("each rank has replicas with the same weights, so it needs no shadow")
 	}
-	if n := slices.Max(p.cfg.Parallel.Tensor); n > 1 && p.cfg.Muon() {
-		return fmt.Errorf("%w: the ranks of a tensor group make matrices orthogonal together, which shadows, apart, cannot "+
-			"(optimizer.name = \"muon\", parallel.tensor = %d)", ErrNoHolder, n)
-	}
 	return p.CheckRenewal()
 }
 
