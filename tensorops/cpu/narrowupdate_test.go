@@ -176,42 +176,46 @@ func TestNarrowUpdateReadsAgain(t *testing.T) {
 
 // BenchmarkNarrowUpdate measures updates with a state of each type, with memory far above the caches.
 func BenchmarkNarrowUpdate(b *testing.B) {
-	const n, piece = 1 << 24, 1 << 18
-	for _, dtype := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16, tensorops.Uint8} {
-		b.Run(dtype.String(), func(b *testing.B) {
-			dev, err := New(Options{Threads: 2})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer dev.Close()
-			s := dev.NewStream("narrow")
-			defer s.Close()
-			pieces := make([]narrowTensors, n/piece)
-			l, r := s.NewList(), narrowRun{n: piece, dtype: dtype, copies: true, clear: true}
-			for i := range pieces {
-				pieces[i] = r.alloc(l)
-				pieces[i].widened = pieces[0].widened
-				l.Fill(pieces[i].w, 1)
-				l.Fill(pieces[i].g, 1e-3)
-			}
-			if err := tensorops.Run(s, l); err != nil {
-				b.Fatal(err)
-			}
-			for step := 1; b.Loop(); step++ {
-				l := s.NewList()
-				for i := range pieces {
-					if p := &pieces[i]; dtype == tensorops.Float32 {
-						l.AdamW(p.w, p.state[0], p.state[1], p.g, tensorops.AdamWOpts{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
-							WeightDecay: 0.1, GradScale: 0.5, Step: step, ClearGrad: true, Copy: p.low})
-					} else {
-						r.record(func() *tensorops.List { return l }, p, step)
-					}
-				}
-				if err := tensorops.Run(s, l); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/element")
-		})
+	for _, threads := range []int{1, 2} {
+		for _, dtype := range []tensorops.DType{tensorops.Float32, tensorops.BFloat16, tensorops.Uint8} {
+			b.Run(fmt.Sprintf("threads=%d/%v", threads, dtype), func(b *testing.B) { benchNarrowUpdate(b, threads, dtype) })
+		}
 	}
+}
+
+func benchNarrowUpdate(b *testing.B, threads int, dtype tensorops.DType) {
+	const n, piece = 1 << 24, 1 << 18
+	dev, err := New(Options{Threads: threads})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Close()
+	s := dev.NewStream("narrow")
+	defer s.Close()
+	pieces := make([]narrowTensors, n/piece)
+	l, r := s.NewList(), narrowRun{n: piece, dtype: dtype, copies: true, clear: true}
+	for i := range pieces {
+		pieces[i] = r.alloc(l)
+		pieces[i].widened = pieces[0].widened
+		l.Fill(pieces[i].w, 1)
+		l.Fill(pieces[i].g, 1e-3)
+	}
+	if err := tensorops.Run(s, l); err != nil {
+		b.Fatal(err)
+	}
+	for step := 1; b.Loop(); step++ {
+		l := s.NewList()
+		for i := range pieces {
+			if p := &pieces[i]; dtype == tensorops.Float32 {
+				l.AdamW(p.w, p.state[0], p.state[1], p.g, tensorops.AdamWOpts{LR: 1e-2, Beta1: 0.9, Beta2: 0.95, Eps: 1e-8,
+					WeightDecay: 0.1, GradScale: 0.5, Step: step, ClearGrad: true, Copy: p.low})
+			} else {
+				r.record(func() *tensorops.List { return l }, p, step)
+			}
+		}
+		if err := tensorops.Run(s, l); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/element")
 }
