@@ -45,3 +45,52 @@ func BenchmarkMatMul(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkMuon measures an update of one matrix.
+func BenchmarkMuon(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		for _, bf16 := range []bool{false, true} {
+			for _, cols := range []int{512, 2048} {
+				name := fmt.Sprintf("threads=%d/bfloat16=%v/512x%d", threads, bf16, cols)
+				b.Run(name, func(b *testing.B) { benchMuon(b, threads, bf16, 512, cols) })
+			}
+		}
+	}
+}
+
+func benchMuon(b *testing.B, threads int, bf16 bool, rows, cols int) {
+	dev, err := cpu.New(cpu.Options{Threads: threads})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dev.Close()
+	s := dev.NewStream("bench")
+	defer s.Close()
+	const count = 4 // matrices, so that not all of them is in a cache
+	var w, m, g, low [count]tensorops.Tensor
+	l := s.NewList()
+	for i := range w {
+		for _, t := range []*tensorops.Tensor{&w[i], &m[i], &g[i]} {
+			*t = l.Alloc(tensorops.Float32, rows, cols)
+			l.Fill(*t, 1)
+		}
+		low[i] = l.Alloc(tensorops.BFloat16, rows, cols)
+	}
+	if err := tensorops.Run(s, l); err != nil {
+		b.Fatal(err)
+	}
+	o := tensorops.MuonOpts{LR: 1e-3, Momentum: 0.9, WeightDecay: 0.1, GradScale: 1, Rows: rows, Cols: cols, Blocks: 1, Factor: 1,
+		BF16: bf16, ClearGrad: true}
+	for b.Loop() {
+		l := s.NewList()
+		for i := range w {
+			o.Copy = low[i]
+			l.Fill(g[i], 1)
+			l.Muon(w[i], m[i], g[i], o)
+		}
+		if err := tensorops.Run(s, l); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*count*rows*cols), "ns/weight")
+}

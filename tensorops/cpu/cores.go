@@ -203,10 +203,10 @@ func (c *cores) help(h *helper) {
 			return
 		}
 		x.op, x.dev, x.product, x.group, x.partial, x.byTap = j.x.op, j.x.dev, j.x.product, j.x.group, j.x.partial, j.x.byTap
-		x.update = j.x.update
+		x.update, x.chain = j.x.update, j.x.chain
 		for c.waiting.Load() == 0 && j.take(&x) {
 		}
-		x.op, x.update = nil, narrowUpdate{}
+		x.op, x.update, x.chain = nil, narrowUpdate{}, nil
 		c.leave(j)
 	}
 }

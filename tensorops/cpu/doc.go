@@ -27,8 +27,8 @@
 // # Operations in one
 //
 // Memory is slower than the cores. So some operations that follow each other in a list are carried out together, a part that fits the
-// cache at a time: an activation after its product (follow.go), and an update of a state that is not float32 with what reads and stores
-// that state (narrowupdate.go). No bit depends on it.
+// cache at a time: an activation after its product (follow.go), an update of a state that is not float32 with what reads and stores
+// that state (narrowupdate.go), and operations on elements (chain.go). No bit depends on it.
 //
 // The package must not know models, schedules or actors.
 package cpu

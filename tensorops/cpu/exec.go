@@ -40,6 +40,7 @@ type exec struct {
 	delta   delta.Workspace
 	wide    [operandSlots][]float32 // parts of operands of bfloat16
 	update  narrowUpdate            // of the stream, copied by its helpers
+	chain   []tensorops.Op          // likewise
 }
 
 // parallel runs ranges of the current operation over the free cores.
@@ -76,6 +77,9 @@ func (x *exec) next(ops []tensorops.Op) (done int, err error) {
 	}
 	if u, found := narrowUpdateOf(ops); found {
 		return u.count(), x.updateNarrow(u)
+	}
+	if chain := chainOf(ops); len(chain) > 1 {
+		return len(chain), x.runChain(chain)
 	}
 	return 1, x.do(x.op)
 }

@@ -121,8 +121,9 @@ func softCapGrad(x *exec, lo, hi int) {
 	}, dx, dy, in)
 }
 
-func addScaled(x *exec, lo, hi int) {
-	a := x.op.AddScaled()
+func addScaled(x *exec, lo, hi int) { x.addScaled(x.op.AddScaled(), lo, hi) }
+
+func (x *exec) addScaled(a tensorops.AddScaledArgs, lo, hi int) {
 	y, in, skip := x.values(0, a.Y), x.values(1, a.X), x.values(2, a.Skip)
 	parts(lo, hi, func(lo, hi int) {
 		out := x.room(y, lo, hi)

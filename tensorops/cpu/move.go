@@ -17,8 +17,10 @@ func (x *exec) fill() error {
 	return nil
 }
 
-func fillRange(x *exec, lo, hi int) {
-	a := x.op.Fill()
+func fillRange(x *exec, lo, hi int) { fillFloats(x.op.Fill(), lo, hi) }
+
+// fillFloats fills elements of float32 or bfloat16.
+func fillFloats(a tensorops.FillArgs, lo, hi int) {
 	if a.T.DType() == tensorops.BFloat16 {
 		fillAll(tensorops.Elements[uint16](a.T)[lo:hi], tensorops.ToBFloat16(float32(a.Value)))
 		return
