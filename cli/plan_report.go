@@ -173,7 +173,8 @@ func memory(o *forecast.Option) string {
 		each = []string{fmt.Sprintf("up to %s on a device", words.Bytes(o.NeedBytes()))}
 	}
 	if o.ShadowBytes != nil {
-		each[len(each)-1] += fmt.Sprintf(" (up to %s of it for the shadow of another rank)", words.Bytes(slices.Max(o.ShadowBytes)))
+		return fmt.Sprintf("%s; up to %s of each device's memory is for the shadow of another rank", strings.Join(each, ", "),
+			words.Bytes(slices.Max(o.ShadowBytes)))
 	}
 	return strings.Join(each, ", ")
 }

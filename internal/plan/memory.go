@@ -379,15 +379,39 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	for rank, shadows := range held {
+	for rank := range held {
 		stage := p.stageOf(rank)
-		if need := tensors[stage] + shadows; bytes > 0 && need > bytes {
+		if need, what := withShadow(tensors[stage], held[rank]); bytes > 0 && need > bytes {
 			return p.cfg.Errorf("model.hidden",
-				"%w: a rank of stage %d needs %s of tensors, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that fit",
-				ErrMemory, stage, words.Bytes(need), words.Bytes(bytes))
+				"%w: a rank of stage %d needs %s of %s, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that fit",
+				ErrMemory, stage, words.Bytes(need), what, words.Bytes(bytes))
 		}
 	}
 	return nil
+}
+
+// withShadow returns the memory of a rank's tensors with that of the shadows that it holds, and a name for both.
+func withShadow(tensors, held int64) (bytes int64, what string) {
+	if held == 0 {
+		return tensors, "tensors"
+	}
+	return tensors + held, "tensors, with the shadow that it holds (cluster.shadow)"
+}
+
+// CheckLimit rejects ranks whose tensors, with the shadows that they hold, need more than device.memory_gib.
+func (p *Plan) CheckLimit(s Shadows) error {
+	if p.limitBytes() == 0 {
+		return nil
+	}
+	tensors, err := p.MemoryBytes()
+	if err != nil {
+		return err
+	}
+	held, err := p.HeldBytes(s)
+	if err == nil {
+		_, err = p.checkLimit(tensors, held)
+	}
+	return err
 }
 
 // checkLimit rejects ranks whose tensors need more than device.memory_gib. held has by rank the memory of the shadows that it holds; nil:
@@ -404,8 +428,8 @@ func (p *Plan) checkLimit(tensors, held []int64) (inPlace string, err error) {
 	for r, copied := range copies {
 		stage := p.stageOf(r)
 		need, what := tensors[stage], "tensors"
-		if held != nil && held[r] > 0 {
-			need, what = need+held[r], "tensors, with the shadow that it holds (cluster.shadow)"
+		if held != nil {
+			need, what = withShadow(need, held[r])
 		}
 		if need > limit {
 			return "", p.cfg.Errorf("device.memory_gib",

@@ -39,6 +39,7 @@ type Plan struct {
 	warnings   []string
 	// holdWeights: a rank keeps gathered weights until it starts another chunk.
 	holdWeights bool
+	memo        *memo // nil: settings may still change
 }
 
 // logitsOnGPU is the largest number of logits at a time on a GPU: half a GiB of float32. For bfloat16 the number is doubled.
@@ -187,7 +188,11 @@ func (p *Plan) make(sizes stages.Config) error {
 		return err
 	}
 	p.checkSteps()
-	return p.checkZero()
+	if err := p.checkZero(); err != nil { // of copies with other settings
+		return err
+	}
+	p.memo = new(memo)
+	return nil
 }
 
 // modelConfig takes the sizes from a configuration. The switches for which it has no key are those

@@ -14,11 +14,23 @@ import (
 // GPU, its part of the copies for a checkpoint, and the shadows that it holds. All ranks are assumed
 // to have equal parts.
 func (p *Plan) RankBytes(s Shadows) ([]int64, error) {
-	bytes, err := p.TensorBytes()
+	held, err := p.HeldBytes(s)
 	if err != nil {
 		return nil, err
 	}
-	held, err := p.HeldBytes(s)
+	own, err := p.memo.ownBytes(p)
+	if err != nil {
+		return nil, err
+	}
+	for r := range held {
+		held[r] += own[r]
+	}
+	return held, nil
+}
+
+// ownBytes is RankBytes without shadows.
+func (p *Plan) ownBytes() ([]int64, error) {
+	bytes, err := p.TensorBytes()
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +43,7 @@ func (p *Plan) RankBytes(s Shadows) ([]int64, error) {
 		if p.KindOf(r) == device.CUDA {
 			bytes[r] = 0
 		}
-		bytes[r] += copies + held[r]
+		bytes[r] += copies
 	}
 	return bytes, nil
 }
@@ -126,15 +138,6 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 // CheckRanks rejects ranks that do not fit into this machine's memory, with the copies of
 // their parts of a checkpoint and the shadows of shadowed. All ranks are assumed to have equal parts.
 func (p *Plan) CheckRanks(ranks, shadowed []int) error {
-	if p.cfg.Device.MemoryGiB > 0 {
-		bytes, err := p.MemoryBytes()
-		if err == nil {
-			_, err = p.checkLimit(bytes, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
 	var tensors float64 // bytes
 	for _, r := range ranks {
 		stage := p.stageOf(r)

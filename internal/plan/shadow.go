@@ -116,9 +116,14 @@ func (p *Plan) CheckPlaces(at []int, processes []string) error {
 // ShadowBytes returns the host memory of each rank's shadow in bytes: trained weights, optimizer state, the gradients of a step, and what
 // the update needs.
 func (p *Plan) ShadowBytes() ([]int64, error) {
+	bytes, err := p.memo.shadowBytes(p)
+	return slices.Clone(bytes), err
+}
+
+func (p *Plan) shadowBytes() ([]int64, error) {
 	ofStage := make([]int64, p.table.NumRanks())
-	for stage := range ofStage {
-		dry := tensorops.NewDryStream()
+	for _, equal := range p.stagesByKind() {
+		stage, dry := equal[0], tensorops.NewDryStream()
 		s, err := p.newShadow(stage, dry, p.dryOptions(stage))
 		if err != nil {
 			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
@@ -127,7 +132,10 @@ func (p *Plan) ShadowBytes() ([]int64, error) {
 		if err := errors.Join(s.DryStep(l), tensorops.Run(dry, l), s.Close()); err != nil {
 			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
 		}
-		ofStage[stage] = dry.Memory().Taken + s.Elements()*int64(tensorops.Float32.Size())
+		bytes := dry.Memory().Taken + s.Elements()*int64(tensorops.Float32.Size())
+		for _, stage := range equal {
+			ofStage[stage] = bytes
+		}
 	}
 	bytes := make([]int64, p.grid.World())
 	for rank := range bytes {

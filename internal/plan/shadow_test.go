@@ -181,7 +181,7 @@ func TestHeldBytes(t *testing.T) {
 	if err := p.CheckDeviceMemory(most); err != nil {
 		t.Error(err)
 	}
-	if err := p.CheckDeviceMemory(most - 1); !errors.Is(err, ErrMemory) {
+	if err := p.CheckDeviceMemory(most - 1); !errors.Is(err, ErrMemory) || !strings.Contains(err.Error(), "cluster.shadow") {
 		t.Errorf("a byte less than the fullest rank with its shadow needs is enough: %v", err)
 	}
 	limited := func(bytes int64) *Plan {
@@ -193,7 +193,14 @@ func TestHeldBytes(t *testing.T) {
 	}
 	most = fullest(limited(1 << 40)) // the layout of memory with a limit
 	for more, small := range map[int64]bool{0: false, -4096: true} {
-		err := limited(most + more).CheckDeviceMemory(0)
+		p := limited(most + more)
+		err := p.CheckDeviceMemory(0)
+		if same := p.CheckLimit(shadows); fmt.Sprint(same) != fmt.Sprint(err) {
+			t.Errorf("with a limit of %d bytes: %v before a run, and %v when it begins", most+more, err, same)
+		}
+		if err := p.CheckLimit(Shadows{}); err != nil {
+			t.Errorf("with a limit of %d bytes, without shadows: %v", most+more, err)
+		}
 		if small != errors.Is(err, ErrMemory) || small && !strings.Contains(err.Error(), "cluster.shadow") {
 			t.Errorf("with a limit of %d bytes: %v", most+more, err)
 		}
