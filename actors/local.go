@@ -57,7 +57,6 @@ type local struct {
 	keeps    atomic.Bool           // the stages outlive the attempt
 	renewing atomic.Bool           // it continues another attempt, and some stages have no state yet
 	ready    atomic.Bool           // all stages have their weights
-	fleeting atomic.Pointer[error] // why a stage in this process cannot outlive the attempt; nil: all can
 	newest   atomic.Pointer[Saved] // the last checkpoint that was written; nil: none
 	missing  atomic.Pointer[error] // why the line of a step was not written; nil: none is missing
 }

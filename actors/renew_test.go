@@ -160,7 +160,7 @@ func (r renewed) run(t *testing.T, seed uint64, known []save) (l *log, m *moment
 		end := func() { run.Lost([]int{lost}, errLost) }
 		if r.between {
 			now := end
-			end = func() { run.Between(now) }
+			end = func() { run.Between(func() *event.RegroupEvent { now(); return nil }) }
 		}
 		m.end.Store(&end)
 		if m.left.Load() <= 0 { // the moment has passed before the attempt was known
@@ -410,14 +410,10 @@ func TestMissingLine(t *testing.T) {
 	}
 }
 
-// own is a compute of a program, which cannot outlive its attempt.
-type own struct{ actors.Compute }
-
 // TestUnkept: an attempt says why its stages do not outlive it.
 func TestUnkept(t *testing.T) {
 	errOwn := errors.New("no holder")
 	table := generate(t, scheduler.Spec{Ranks: 2, Chunks: 1, Microbatches: 8})
-	keeps := func([]int) error { return nil }
 	for _, c := range []struct {
 		name   string
 		change func(*actors.Spec)
@@ -425,16 +421,6 @@ func TestUnkept(t *testing.T) {
 	}{
 		{"no Keep", func(*actors.Spec) {}, "does not keep"},
 		{"Keep refuses", func(s *actors.Spec) { s.Keep = func([]int) error { return errOwn } }, errOwn.Error()},
-		{"a program's own compute", func(s *actors.Spec) {
-			build := s.Build
-			s.Keep, s.Build = keeps, func(rank int, on tensorops.Stream) (actors.Compute, error) {
-				c, err := build(rank, on)
-				if rank == 1 {
-					c = own{c}
-				}
-				return c, err
-			}
-		}, "the actors_test.own of rank 1, which the program has made, has no Reset"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &log{}

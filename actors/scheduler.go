@@ -66,7 +66,7 @@ type schedulerActor struct {
 	// written, the attempt continues.
 	regroup      *regroup
 	regroupWaits bool
-	ends         []func() // that end the attempt before the next order; see Run.Between
+	between      func() *event.RegroupEvent // ends the attempt before the next order; nil: there is no such request
 	ended        bool
 }
 
@@ -223,7 +223,8 @@ func (a *schedulerActor) Receive(ctx actor.Context) {
 		a.regroups(m)
 		a.proceed(ctx)
 	case *between:
-		a.endsBetween(ctx, m)
+		a.between = m.end
+		a.proceed(ctx)
 	case *journalled:
 		a.inJournal(ctx, m)
 		a.proceed(ctx)
@@ -269,9 +270,11 @@ func (a *schedulerActor) proceed(ctx actor.Context) {
 	a.regroupAt(saveDue)
 	diverged := a.diverged()
 	last := step >= a.spec.Steps || a.leaves() || a.impatient() || diverged != nil
-	if len(a.ends) > 0 && !last {
-		a.endBetween()
-		return
+	if !last && a.between != nil {
+		if a.endBetween(); a.ended {
+			return
+		}
+		last, saveDue = true, a.saveDue(ctx)
 	}
 	if saveDue && a.again.waits(last) {
 		if last {

@@ -66,7 +66,7 @@ func (a *schedulerActor) speculate(ctx actor.Context) {
 	step := a.state.Step + 1
 	a.predicted = stages.Update{Count: int(a.state.Updates) + 1, LR: a.rate(step), GradScale: stages.LossScale(a.targets)}
 	// The record of this step will wait for its line, together with those that wait now.
-	if !a.nothingBetween(step) || len(a.ends) > 0 || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
+	if !a.nothingBetween(step) || a.between != nil || !a.experience.shouldSpeculate() || a.recording+1 >= LimitRecords {
 		return
 	}
 	predicted := a.predicted

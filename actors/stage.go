@@ -210,10 +210,6 @@ func (a *stageActor) build() {
 			m.stage, m.err = a.local.buildStage(a.rank, a.stream)
 			a.local.computes[a.rank] = m.stage
 		}
-		if _, ok := m.stage.(Resetter); !ok && m.err == nil {
-			err := fmt.Errorf("%w: the %T of rank %d, which the program has made, has no Reset", errNoReset, m.stage, a.rank)
-			a.local.fleeting.Store(&err)
-		}
 		for _, s := range slices.Concat(a.shadows, a.retired) {
 			if m.err == nil {
 				m.err = s.build(a.spec)

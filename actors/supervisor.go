@@ -46,9 +46,6 @@ func (s *supervisor) decideKeep(lost []int) {
 	if s.unkept = errNoKeep; s.spec.Keep != nil {
 		s.unkept = s.spec.Keep(s.lost)
 	}
-	if err := s.fleeting.Load(); err != nil && s.unkept == nil {
-		s.unkept = *err
-	}
 	s.keeps.Store(s.unkept == nil)
 }
 
@@ -73,7 +70,6 @@ var (
 	errNoKeep   = errors.New("the run does not keep its stages")
 	errNotReady = errors.New("not every stage had its weights")
 	errNoHalt   = errors.New("some stages did not halt in time")
-	errNoReset  = errors.New("a stage cannot outlive its attempt")
 )
 
 // haltTime is how long a run that ends with an error waits for stages in other processes to halt,

@@ -24,12 +24,12 @@ func (a *app) newDrain() *cobra.Command {
 The worker gets no more ranks. The command waits until it has none.
 
 Where another worker is free and a third one has the state of the ranks (replicas, or
-cluster.shadow), the other worker takes them when the current step has ended, or after 15 s
-if the step takes longer. Otherwise the run writes a checkpoint after the current step and
-continues from it on the other workers. No finished step is repeated in either case.
+cluster.shadow), the other worker takes them when the current step has ended. Otherwise the
+run writes a checkpoint after the current step and continues from it on the other workers.
+No step is repeated in either case.
 
 The worker stays in the cluster until it stops. One that joins again under its name gets
-ranks again. SIGTERM to a worker does the same, and ends the worker.
+ranks again. SIGTERM to a worker does the same, and ends the worker within its --grace.
 
 See also: engine status (lists the workers), engine cluster release.`,
 		Example: `  engine drain rack1-node3

@@ -64,8 +64,8 @@ they answer 503 and say why.
 Stop. Ctrl-C (SIGINT, SIGTERM) leaves the cluster. If the worker has ranks of a run, a free
 worker gets them, or the run writes a checkpoint at the end of its step and continues from
 it on the workers that remain: no finished step is lost. The worker waits for that for up to
---grace. After that time, or at a second Ctrl-C more than a second later, it leaves at once,
-and the run repeats the steps after its last checkpoint.
+--grace. After that time, or at a second Ctrl-C more than a second later, it leaves at once.
+Without replicas or shadows the run then repeats the steps after its last checkpoint.
 
 See also: engine cluster start, engine cluster token, engine status.`,
 		Example: `  engine worker --join 10.0.0.1:7070 --token-file worker.token

@@ -48,9 +48,12 @@ type attempt struct {
 
 	mu         sync.Mutex
 	asked      map[uuid.UUID]bool // workers for whose leave it was asked to write a checkpoint
-	rebalances bool               // it ends at its next checkpoint, to use free workers
-	looked     time.Time          // when it last looked for free workers
-	weighed    []*workerState     // the free workers that it found last
+	regroups   bool               // it ends with a checkpoint, because workers leave that cannot be replaced at once
+	abandons   *time.Timer        // of the step in progress, in favor of workers that exit soon; nil: none does
+	abandonsAt time.Time
+	rebalances bool           // it ends at its next checkpoint, to use free workers
+	looked     time.Time      // when it last looked for free workers
+	weighed    []*workerState // the free workers that it found last
 	actors     *actors.Run
 	err        error // of the first worker that failed
 	gone       chan struct{}

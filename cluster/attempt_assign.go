@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
-// Assign gives every worker its ranks.
+// Assign gives every worker its ranks. With cluster.shadow = "auto" they have no shadows if a worker has no room for them.
 func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
 	a.run, a.as = as.Run, as
 	if a.renewal == nil {
@@ -30,6 +31,18 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		}
 		a.warnShadows(as)
 	}
+	r, err := a.assign(ctx, as)
+	if refused := (*workerError)(nil); errors.As(err, &refused) && refused.crowded && a.mayDropShadows(as) {
+		if err := a.dropShadows(refused); err != nil {
+			return r, err
+		}
+		return a.assign(ctx, as)
+	}
+	return r, err
+}
+
+// assign tells every worker its ranks, and waits until they are ready.
+func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
 	r := plan.Ranks{Shadows: a.shadows, Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
 		CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
@@ -96,8 +109,8 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 
 // ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed. If one fails, so does the
 // attempt; but one that continues another attempt begins without it: so the other workers bring the stages that they have kept to the last
-// decided step and keep them again, and Watch ends the attempt for the next one. There, a worker that could not continue with ranks that it
-// should have kept is one that has failed: its ranks get their state from others.
+// decided step and keep them again, and Watch ends the attempt for the next one. There, a worker that has lost what it should have kept is
+// one that has failed: its ranks get their state from others.
 func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 	patience, waits := newPatience(a.c.awake), a.busy()
 	defer patience.stop()
@@ -138,10 +151,10 @@ func (a *attempt) ready(ctx context.Context, is func(got answer)) error {
 			case s == nil: // an answer that nobody has asked for
 			case got.error == "":
 				is(got)
-			case a.renewal != nil && a.renewal.keeps(s.ranks): // nothing of them is left there
-				a.lost(s.Member, fmt.Errorf("it has not kept its ranks: %s", words.Cut(got.error, apiwire.LimitErrorBytes)))
+			case a.renewal != nil && got.unkept:
+				a.lost(s.Member, errors.New(words.Cut(got.error, apiwire.LimitErrorBytes)))
 			default:
-				return &workerError{s.Name, got.error}
+				return &workerError{s.Name, got.error, got.crowded}
 			}
 		case <-gone:
 			return a.err
@@ -176,29 +189,46 @@ type answer struct {
 	from  uuid.UUID
 	lost  bool // it has failed: nothing else is known
 	error string
-	probe []byte // content of its answer to the probe
-	blind string // why it does not see the run's folder; "": it does
+	// unkept: it has lost the state that it should have kept.
+	unkept bool
+	// crowded: its ranks fit its memory, but not with the shadows of others.
+	crowded bool
+	probe   []byte // content of its answer to the probe
+	blind   string // why it does not see the run's folder; "": it does
 }
 
 // answer handles a worker's message about the attempt.
 func (a *attempt) answer(from uuid.UUID, m *wire.Control) {
 	switch k := m.Kind.(type) {
 	case *wire.Control_Assigned:
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		if string(k.Assigned.GetAttempt()) == string(a.id[:]) {
 			select {
-			case a.answers <- answer{from, false, k.Assigned.GetError(), k.Assigned.GetProbeAnswer(), k.Assigned.GetProbeError()}:
+			case a.answers <- answer{from: from, error: k.Assigned.GetError(), unkept: k.Assigned.GetUnkept(),
+				crowded: k.Assigned.GetCrowded(), probe: k.Assigned.GetProbeAnswer(), blind: k.Assigned.GetProbeError()}:
 			default: // more answers than workers
 			}
 		}
 	case *wire.Control_Released:
-		if string(k.Released.GetAttempt()) == string(a.id[:]) {
+		if a.is(k.Released.GetAttempt()) {
 			a.c.free(from, a)
 		}
 	}
 }
 
+// is reports whether an id is the attempt's.
+func (a *attempt) is(id []byte) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return string(id) == string(a.id[:])
+}
+
 // Release frees the workers.
 func (a *attempt) Release() {
+	a.mu.Lock()
+	a.keepStep()
+	a.mu.Unlock()
 	a.c.mu.Lock()
 	a.ended = time.Now()
 	a.c.mu.Unlock()

@@ -22,6 +22,11 @@ const unreachableSilences = 3
 func (a *attempt) lost(m beat.Member, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.loses(m, why)
+}
+
+// loses is lost. mu is held.
+func (a *attempt) loses(m beat.Member, why error) {
 	for _, s := range a.shares {
 		if s.ID != m.ID || s.lost && errors.Is(why, errLeaves) { // it has failed meanwhile, or leaves already
 			continue
@@ -30,6 +35,7 @@ func (a *attempt) lost(m beat.Member, why error) {
 		s.lost, s.why = true, err
 		if a.err == nil {
 			a.err = err
+			a.keepStep()
 			close(a.gone)
 		}
 		select {

@@ -41,7 +41,7 @@ func (a *attempt) Watch(r *actors.Run) {
 
 // observe handles the status of a worker's stages and converts its times to this process's clock.
 func (a *attempt) observe(m beat.Member, reply *wire.StatusReply) {
-	if string(reply.GetAttempt()) != string(a.id[:]) {
+	if !a.is(reply.GetAttempt()) {
 		return
 	}
 	if why := reply.GetGaveUp(); why != "" { // it stays a member and can get ranks again

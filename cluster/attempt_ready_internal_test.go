@@ -79,37 +79,38 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestReadyRenewed: a worker that can't continue with the ranks that it should have kept has failed, and the attempt begins without it. One
-// that can't compute ranks whose state it would get from others ends the renewal.
+// TestReadyRenewed: a worker that has lost the ranks that it should have kept has failed, and the attempt begins without it. One that can't
+// compute ranks for another reason, such as its memory, ends the renewal, also if it has kept some.
 func TestReadyRenewed(t *testing.T) {
-	for _, keeps := range []bool{true, false} {
+	for _, c := range []struct {
+		worker int // 0 has kept its rank, 1 gets it from another
+		unkept bool
+		fails  bool
+	}{{0, true, false}, {0, false, true}, {1, false, true}} {
 		said := 0
 		a := &attempt{c: &Coordinator{}, answers: make(chan answer, 4), gone: make(chan struct{}), tellWaiting: func(string) { said++ },
 			cuts: &cuts{}, renewal: &renewal{lost: []int{1}}}
 		for i := range 2 {
 			a.shares = append(a.shares, &share{Member: beat.Member{ID: uuid.New(), Name: fmt.Sprint("w", i)}, ranks: []int{i}})
 		}
-		of := a.shares[1]
-		if keeps {
-			of = a.shares[0]
-		}
+		of := a.shares[c.worker]
 		for _, s := range a.shares {
 			got := answer{from: s.ID}
 			if s == of {
-				got.error = "no memory"
+				got.error, got.unkept = "why", c.unkept
 			}
 			a.answers <- got
 		}
 		a.answers <- answer{from: uuid.New()} // of no worker of the attempt
 		var ready []uuid.UUID
 		err := a.ready(t.Context(), func(got answer) { ready = append(ready, got.from) })
-		if keeps {
+		if !c.fails {
 			if err != nil || !of.lost || said != 1 || !slices.Equal(ready, []uuid.UUID{a.shares[1].ID}) ||
-				!strings.Contains(of.why.Error(), "it has not kept its ranks: no memory") {
+				!strings.Contains(of.why.Error(), "why") {
 				t.Errorf("it ends with %v, %d are ready; the worker is lost: %t, %v", err, len(ready), of.lost, of.why)
 			}
 		} else if refused := (*workerError)(nil); !errors.As(err, &refused) || of.lost {
-			t.Errorf("it ends with %v, the worker is lost: %t", err, of.lost)
+			t.Errorf("%+v: it ends with %v, the worker is lost: %t", c, err, of.lost)
 		}
 	}
 }

@@ -2,141 +2,15 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/troupe-ml/troupe"
-	"github.com/troupe-ml/troupe/cluster/internal/beat"
 )
 
 // An attempt regroups to change its workers without a failure: it ends with a checkpoint, and the run's next attempt
 // resumes from it with other workers.
-
-// leaving handles a beat of a worker that was told to stop. The worker gets no more ranks. If it has ranks of a run, the
-// run writes a checkpoint and continues without it; the worker leaves when its ranks are released, or when its grace time
-// is over. Without ranks it is removed after leaveGrace. If the whole cluster stops, the runs write their last checkpoints
-// with this worker's help.
-func (c *Coordinator) leaving(id uuid.UUID) {
-	c.mu.Lock()
-	if w := c.workers[id]; w != nil && !w.leaving {
-		w.leaving = true
-		c.log.Info("worker was told to stop", "worker", w.Name, "address", w.Address, "has_ranks", w.attempt != nil)
-	}
-	c.mu.Unlock()
-	time.AfterFunc(leaveGrace, func() { // ends by itself
-		if c.runs.ending() {
-			return
-		}
-		if a := c.attemptOf(id); a != nil {
-			a.leave()
-			return
-		}
-		c.beats.Expel(id, beat.ErrGoodbye)
-	})
-}
-
-// staying counts the workers that were not told to stop. mu is held.
-func (c *Coordinator) staying() (n int) {
-	for _, w := range c.workers {
-		if !w.leaving {
-			n++
-		}
-	}
-	return n
-}
-
-// leavingOf returns the workers of an attempt that were told to stop.
-func (c *Coordinator) leavingOf(a *attempt) (all []*workerState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.workers {
-		if w.attempt == a && w.leaving {
-			all = append(all, w)
-		}
-	}
-	return all
-}
-
-// leave lets the workers of the attempt go that were told to stop: free workers get their ranks, as if they had failed (attempt_renew.go),
-// or, if that is not possible, the attempt regroups after the step in progress. Before the attempt has begun, Watch calls it again.
-func (a *attempt) leave() {
-	workers := a.c.leavingOf(a)
-	a.mu.Lock()
-	var names []string
-	if a.actors != nil {
-		for _, w := range workers {
-			if !a.asked[w.ID] {
-				a.asked[w.ID] = true
-				names = append(names, w.Name)
-			}
-		}
-	}
-	a.mu.Unlock()
-	if len(names) == 0 {
-		return
-	}
-	slices.Sort(names)
-	err := a.replaceable(workers)
-	if err == nil {
-		a.c.log.Info("other workers get the ranks of those that leave", "run", a.run, "workers", strings.Join(names, " "))
-		a.handOver(workers)
-		return
-	}
-	a.c.log.Info("the run writes a checkpoint before its workers leave", "run", a.run, "workers", strings.Join(names, " "),
-		"not_replaced", err)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.actors.Regroup(0, troupe.RegroupEvent{Leaving: names})
-}
-
-// handOver lets other workers get the ranks of some after the step in progress, so that no work is done again. A step that takes longer
-// than handOverTime is abandoned, because the workers do not wait for longer than their grace time.
-func (a *attempt) handOver(workers []*workerState) {
-	end := sync.OnceFunc(func() {
-		for _, w := range workers {
-			a.lost(w.Member, errLeaves)
-		}
-	})
-	a.actors.Between(end)
-	time.AfterFunc(a.c.cfg.handOver, func() { // ends by itself
-		if a.actors.Ready() { // else the step has not begun, and no rank has a state to hand over
-			end()
-		}
-	})
-}
-
-// errLeaves: a worker was drained or told to stop, and others get its ranks.
-var errLeaves = errors.New("it was drained or told to stop")
-
-// replaceable returns why free workers cannot get the ranks of some workers, with their state; nil: they can.
-func (a *attempt) replaceable(workers []*workerState) error {
-	var shares []*share
-	var ranks []int
-	for _, w := range workers {
-		if s := a.shareOf(w.ID); s != nil && len(s.ranks) > 0 {
-			shares, ranks = append(shares, s), append(ranks, s.ranks...)
-		}
-	}
-	if err := a.as.Plan.Keeps(ranks, a.shadows); err != nil {
-		return err
-	}
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	free := (&hosts{Coordinator: a.c}).free()
-	for _, s := range shares {
-		i, err := a.replacement(s, free)
-		if err != nil {
-			return err
-		}
-		free = slices.Delete(free, i, i+1)
-	}
-	return nil
-}
 
 // regrouped returns the step of the checkpoint with which the attempt ended to change its workers; nil: it ended otherwise.
 func (a *attempt) regrouped() *int64 {

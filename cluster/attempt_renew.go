@@ -175,12 +175,12 @@ func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
 	named := len(a.cfg.Cluster.Place) > 0
 	best, rank := -1, 0
 	for i, w := range free {
-		of := 1
+		of, has := 1, w.Offer.GetMemoryBytes()/int64(1+a.neighbours(w)) // 0: unknown
 		switch {
+		case named && w.Name != lost.Name || !named && has > 0 && has < bytes:
+			continue
 		case w.Name == lost.Name:
 			of = 3
-		case named || w.Offer.GetMemoryBytes()/int64(1+a.neighbours(w)) < bytes:
-			continue
 		case hostOf(w.Address) == lost.host():
 			of = 2
 		}
@@ -291,11 +291,6 @@ func (a *attempt) neighbours(w *workerState) (n int) {
 		}
 	}
 	return n
-}
-
-// keeps reports whether a worker should have kept some of these ranks.
-func (r *renewal) keeps(ranks []int) bool {
-	return slices.ContainsFunc(ranks, func(rank int) bool { return !slices.Contains(r.lost, rank) })
 }
 
 // pack describes the renewal to a worker.

@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/troupe-ml/troupe/internal/plan"
 )
 
@@ -46,6 +48,35 @@ func (a *attempt) placeShadows(as plan.Assignment) error {
 	return nil
 }
 
+// mayDropShadows reports whether the attempt can work without its shadows. One that continues another needs those that there are.
+func (a *attempt) mayDropShadows(as plan.Assignment) bool {
+	return a.renewal == nil && a.shadows.Any() && as.Config.Cluster.Shadow == plan.ShadowAuto
+}
+
+// dropShadows lets the ranks be assigned again, without shadows, after a worker has refused them. For the workers that is another attempt,
+// so they end what they have begun.
+func (a *attempt) dropShadows(why error) error {
+	a.shadows = plan.Shadows{Why: why.Error()}
+	a.c.log.Info("the ranks have no shadows", "run", a.run, "why", why)
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	if a.apart != "" {
+		a.apart += "; "
+	}
+	a.apart += "the ranks have no shadows: " + why.Error()
+	a.c.mu.Lock()
+	a.c.generation++
+	generation := a.c.generation
+	a.c.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.id, a.generation = id, generation
+	a.answers = make(chan answer, cap(a.answers)) // without those to the first assignment
+	return nil
+}
+
 // warnShadows warns of ranks without a shadow with cluster.shadow = "on", unless there is a warning already.
 func (a *attempt) warnShadows(as plan.Assignment) {
 	if as.Config.Cluster.Shadow == plan.ShadowOn && a.shadows.Why != "" && a.apart == "" {
@@ -66,6 +97,9 @@ func (a *attempt) sites(p *plan.Plan) (sites []plan.Site, cores []int) {
 
 // shadowsFit returns an error if a worker has no memory for its ranks with the shadows that they hold.
 func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows) error {
+	if err := as.Plan.CheckLimit(s); err != nil {
+		return err
+	}
 	need, err := as.Plan.RankBytes(s)
 	if err != nil {
 		return err
@@ -74,14 +108,10 @@ func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows) error {
 	for _, x := range a.busy() {
 		onHost[x.host()]++
 	}
-	limit := int64(as.Config.Device.MemoryGiB * (1 << 30))
 	for _, x := range a.busy() {
 		var sum int64
 		for _, rank := range x.ranks {
-			if sum += need[rank]; limit > 0 && need[rank] > limit {
-				return fmt.Errorf("%w: rank %d needs %.1f GiB with the shadow that it holds, but device.memory_gib is %g", plan.ErrMemory,
-					rank, gib(need[rank]), as.Config.Device.MemoryGiB)
-			}
+			sum += need[rank]
 		}
 		if has := x.Offer.GetMemoryBytes() / onHost[x.host()]; has > 0 && sum > has { // 0: unknown
 			return fmt.Errorf("%w: worker %s needs %.1f GiB with the shadows of other ranks, but has %.1f GiB", plan.ErrNoRoom, x.Name,

@@ -63,7 +63,7 @@ type Config struct {
 
 	atPoint func(string)  // a test's hook for the points of a run's start; may be nil
 	steady  time.Duration // see rebalanceAfter; 0: that
-	// see handOverTime; 0: that
+	// how long a step may take before the ranks of a drained worker move, in a test; 0: no limit
 	handOver time.Duration
 }
 
@@ -129,9 +129,6 @@ func NewCoordinator(cfg Config) (*Coordinator, error) {
 	}
 	if cfg.LaneStreams == 0 {
 		cfg.LaneStreams = 2
-	}
-	if cfg.handOver == 0 {
-		cfg.handOver = handOverTime
 	}
 	if cfg.steady == 0 {
 		cfg.steady = rebalanceAfter

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -24,7 +25,9 @@ func (c *Coordinator) Drain(name string) error {
 		return fmt.Errorf("%w: no worker is named %.100q; the workers are %s", ErrRequest, name, listed(names))
 	}
 	first := !of.leaving
-	of.leaving = true
+	if of.leaving = true; first && c.cfg.handOver > 0 {
+		of.moveBy = time.Now().Add(c.cfg.handOver)
+	}
 	a := of.attempt
 	c.mu.Unlock()
 	if first {

@@ -37,9 +37,11 @@ type Member struct {
 // workerState adds to a member the attempt that it has ranks in.
 type workerState struct {
 	beat.Member
-	attempt *attempt // the attempt whose ranks it computes; nil: none
-	leaving bool     // it was told to stop, and gets no more ranks
-	wanted  *attempt // the attempt that ends at its next checkpoint so that the run can use this worker; nil: none
+	attempt *attempt  // the attempt whose ranks it computes; nil: none
+	leaving bool      // it was told to stop, and gets no more ranks
+	exits   bool      // it has said so itself, and exits soon
+	moveBy  time.Time // when its ranks must move at the latest; zero: no limit
+	wanted  *attempt  // the attempt that ends at its next checkpoint so that the run can use this worker; nil: none
 }
 
 // heard is what beats say about a worker that joins or leaves.

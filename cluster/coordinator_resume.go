@@ -19,7 +19,10 @@ import (
 )
 
 // workerError is the error of a worker that can't compute its ranks. Only its text crosses the network.
-type workerError struct{ worker, text string }
+type workerError struct {
+	worker, text string
+	crowded      bool // its ranks fit its memory, but not with the shadows of others
+}
 
 func (e *workerError) Error() string { return "worker " + e.worker + ": " + e.text }
 

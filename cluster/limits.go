@@ -81,9 +81,9 @@ const (
 	// keepWait is how long the stages of an attempt that is renewed may take to end and to be kept, after the assignment
 	// of the renewed attempt has come.
 	keepWait = 2 * time.Second
-	// handOverTime is how long the step in progress may take to end before the ranks of a worker that leaves move to another
-	// one. It is less than defaultGrace, by enough time to load the ranks' state.
-	handOverTime = 15 * time.Second
+	// moveTime is the part of a worker's grace time in which others load its ranks' state, if it exits before the step in progress ends;
+	// or, if that is less, two fifths of it.
+	moveTime = 10 * time.Second
 	// leaveGrace is how long a coordinator keeps a worker that was told to stop: if the coordinator is told to stop in
 	// that time too, its runs can write a last checkpoint with the worker's help.
 	leaveGrace = 500 * time.Millisecond

@@ -27,6 +27,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster"
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/clock"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/scheduler"
 )
 
@@ -73,6 +74,8 @@ type settings struct {
 	HandOver time.Duration // that a step may take before the ranks of a drained worker move
 	DieAt    string        // the point of a run's beginning at which the coordinator dies
 	Ahead    time.Duration // that a worker's clock is wrong by
+	FreeNow  int64         // free memory of a worker's host, in bytes; 0: what there is
+	Grace    time.Duration // of a worker
 	Faults   []pointFault  // of a worker, one after the other
 }
 
@@ -448,7 +451,11 @@ func playWorker() error {
 	}
 	cfg := cluster.WorkerConfig{Join: s.Join, Name: s.Name, Listen: s.Listen, CertFile: s.CertFile, Threads: s.Threads,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	cfg.Grace = s.Grace
 	cfg.SetAhead(s.Ahead)
+	if s.FreeNow > 0 {
+		device.HostFreeBytes = func() int64 { return s.FreeNow }
+	}
 	if len(s.Faults) > 0 {
 		cfg.SetTap(tapFaults(s.Faults))
 	}

@@ -59,6 +59,9 @@ func TestRegroup(t *testing.T) {
 	if e := g.await(t, "the regroup", place, patience, kindOf("regroup")); e.Step != 10 || e.Text != "leaving [worker-1 worker-2], free []" {
 		t.Errorf("the first regroup is %v", e)
 	}
+	if e := g.await(t, "the log", place, patience, says("worker was told to stop")); e.Attrs["grace_s"] != "25" {
+		t.Errorf("it has a grace time of %s s, want 25", e.Attrs["grace_s"])
+	}
 	g.await(t, "the next attempt's pause", place, patience, paused(10))
 	for _, name := range []string{"worker-1", "worker-2"} {
 		g.await(t, "the worker to leave", place, patience, gone(name))

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,9 @@ type keptPart struct {
 	set     *device.Set // on which they are
 	p       *part       // for its lease and its log
 }
+
+// errUnkept: a worker has lost the state that it should have kept. Its ranks can get theirs from others.
+var errUnkept = errors.New("the state of the ranks is lost")
 
 const newerAttempt = "a newer attempt has begun"
 
@@ -94,10 +98,10 @@ func (w *membership) takeKept(m *wire.Assign) (*keptPart, error) {
 	}
 	switch {
 	case k == nil:
-		return nil, fmt.Errorf("this worker has kept no ranks of attempt %x", r.GetAttempt())
+		return nil, fmt.Errorf("%w: this worker has kept no ranks of attempt %x", errUnkept, r.GetAttempt())
 	case string(k.attempt[:]) != string(r.GetAttempt()) || k.digest != string(m.GetDigest()) || !k.has(ranks):
 		k.close("they are not those that the coordinator wants")
-		return nil, fmt.Errorf("this worker has kept other ranks than %d of attempt %x", ranks, r.GetAttempt())
+		return nil, fmt.Errorf("%w: this worker has kept other ranks than %d of attempt %x", errUnkept, ranks, r.GetAttempt())
 	}
 	k.only(ranks)
 	return k, nil

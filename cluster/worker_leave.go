@@ -22,18 +22,18 @@ func (w *membership) drain(ctx context.Context) {
 	tick := time.NewTicker(drainTick)
 	defer tick.Stop()
 	var idle time.Time // when the last of its stages had ended
-	runs := w.runs()
+	w.awaitSaved()
 	for said := false; ; said = true {
 		w.mu.Lock()
-		busy, saved := len(w.parts) > 0 || w.kept != nil, w.savedOf(runs)
+		busy, saved := len(w.parts) > 0 || w.kept != nil, w.savedOf()
 		w.mu.Unlock()
 		if !busy && idle.IsZero() {
 			idle = time.Now()
 		}
 		switch {
 		case !busy && said && len(saved) > 0:
-			for _, step := range saved {
-				w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, step))
+			for _, s := range saved {
+				w.log.Info(fmt.Sprintf("worker %s leaves: checkpoint step %d written, no step lost", w.cfg.Name, s.step), "run", s.run)
 			}
 			return
 		case !busy && said && time.Since(idle) < drainRelease: // the release, which names the checkpoint, comes after the stages' end
@@ -60,32 +60,38 @@ func (w *membership) drain(ctx context.Context) {
 	}
 }
 
-// runs returns the runs that have ranks here, and forgets the checkpoints of earlier ones.
-func (w *membership) runs() (all []uuid.UUID) {
+// awaitSaved notes the runs that have ranks here: their checkpoints count.
+func (w *membership) awaitSaved() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.saved)
+	w.saved = make(map[uuid.UUID]*int64)
 	for _, p := range w.parts {
-		all = append(all, p.run)
+		w.saved[p.run] = nil
 	}
 	if w.kept != nil {
-		all = append(all, w.kept.p.run)
+		w.saved[w.kept.p.run] = nil
 	}
-	slices.SortFunc(all, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
-	return slices.Compact(all) // attempts of one run may overlap
 }
 
-// savedOf returns the steps of the checkpoints from which runs continue elsewhere. w.mu is held.
-func (w *membership) savedOf(runs []uuid.UUID) (steps []int64) {
-	for _, run := range runs {
-		if step, ok := w.saved[run]; ok {
-			steps = append(steps, step)
+// savedRun is a run that continues elsewhere from the checkpoint of a step.
+type savedRun struct {
+	run  uuid.UUID
+	step int64
+}
+
+// savedOf returns the runs of awaitSaved with a checkpoint since then. w.mu is held.
+func (w *membership) savedOf() (all []savedRun) {
+	for run, step := range w.saved {
+		if step != nil {
+			all = append(all, savedRun{run, *step})
 		}
 	}
-	return steps
+	slices.SortFunc(all, func(a, b savedRun) int { return bytes.Compare(a.run[:], b.run[:]) })
+	return all
 }
 
 // left says that the worker leaves although it has ranks.
 func (w *membership) left(why string) {
-	w.log.Warn(fmt.Sprintf("worker %s leaves: %s; its run repeats the steps after its last checkpoint", w.cfg.Name, why))
+	w.log.Warn(fmt.Sprintf("worker %s leaves: %s; unless others have its ranks' state, from replicas or shadows, its run repeats the "+
+		"steps after its last checkpoint", w.cfg.Name, why))
 }

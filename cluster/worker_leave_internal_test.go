@@ -13,15 +13,15 @@ import (
 // come late, change nothing.
 func TestSavedStep(t *testing.T) {
 	run, other, attempt, next := uuid.New(), uuid.New(), uuid.New(), uuid.New()
-	w := &membership{worker: &worker{log: deaf(t).log}, parts: make(map[uuid.UUID]*part), saved: map[uuid.UUID]int64{run: 3}}
+	w := &membership{worker: &worker{log: deaf(t).log}, parts: make(map[uuid.UUID]*part), saved: map[uuid.UUID]*int64{run: new(int64)}}
 	for _, id := range []uuid.UUID{attempt, next} { // one ends, the other has begun
 		p := &part{w: w, id: id, run: run, dropped: make(chan struct{})}
 		close(p.dropped)
 		w.parts[id] = p
 	}
-	runs := w.runs()
-	if !slices.Equal(runs, []uuid.UUID{run}) || len(w.savedOf(runs)) > 0 {
-		t.Errorf("the runs are %v, checkpoints %v; want %v and none", runs, w.savedOf(runs), run)
+	w.awaitSaved()
+	if got := w.savedOf(); len(got) > 0 {
+		t.Errorf("it names checkpoints %v before there is one", got)
 	}
 	release := func(attempt, run uuid.UUID, step *int64) {
 		w.mu.Lock()
@@ -34,7 +34,7 @@ func TestSavedStep(t *testing.T) {
 	release(uuid.New(), other, &late)
 	release(uuid.New(), other, nil)
 	w.running.Wait()
-	if got := w.savedOf(runs); !slices.Equal(got, []int64{10}) {
-		t.Errorf("it names the checkpoints of steps %d, want 10", got)
+	if got := w.savedOf(); !slices.Equal(got, []savedRun{{run, 10}}) || len(w.saved) != 1 {
+		t.Errorf("it names the checkpoints %v of %d runs, want step 10 of %v", got, len(w.saved), run)
 	}
 }

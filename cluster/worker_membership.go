@@ -33,7 +33,7 @@ type membership struct {
 	parts       map[uuid.UUID]*part
 	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
 	leaving     bool                 // it takes no more orders
-	saved       map[uuid.UUID]int64  // by run: step of the checkpoint from which it continues elsewhere without repeating a step
+	saved       map[uuid.UUID]*int64 // by run here, when it leaves: step of the checkpoint from which it continues elsewhere; nil: none yet
 	kept        *keptPart            // stages of an ended attempt; nil: none
 	running     sync.WaitGroup       // of its goroutines
 }
@@ -41,7 +41,7 @@ type membership struct {
 // membership runs a membership until the coordinator refuses it, or ctx ends. It reports whether
 // the coordinator had welcomed the worker.
 func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
-	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string), saved: make(map[uuid.UUID]int64)}
+	m := &membership{worker: w, parts: make(map[uuid.UUID]*part), gaveUp: make(map[uuid.UUID]string)}
 	if m.id, err = uuid.NewV7(); err != nil {
 		return false, err
 	}
@@ -62,7 +62,7 @@ func (w *worker) membership(ctx context.Context) (welcomed bool, err error) {
 			DataAddress: w.transport.DataAddress()}, Build: w.build, Offer: offer},
 		Welcomed: m.welcome, Status: m.status, Unreachable: m.unreachable, Final: final, Logger: w.log,
 		Failed: func(err error) { w.obstacles.tell(w.log, w.cfg.Join, err) },
-		Wall:   w.cfg.wallNow, Leaving: ctx.Done(), Awake: w.awake,
+		Wall:   w.cfg.wallNow, Leaving: ctx.Done(), Grace: w.cfg.Grace, Awake: w.awake,
 	})
 	w.cfg.Monitor.use(w, m)
 	defer w.cfg.Monitor.use(w, nil)

@@ -43,7 +43,8 @@ func (w *membership) assigned(m *wire.Assign, boss *wire.Peer) {
 			err = w.assign(p, old, m, boss, answer)
 		}
 		if err != nil {
-			answer.Error = err.Error()
+			answer.Error, answer.Unkept = err.Error(), errors.Is(err, errUnkept)
+			answer.Crowded = errors.Is(err, errCrowded)
 			w.log.Error("can't compute ranks", "ranks", m.GetRanks(), "err", err)
 		}
 		w.tell(&wire.Control{Kind: &wire.Control_Assigned{Assigned: answer}})
@@ -63,7 +64,9 @@ func (w *membership) released(m *wire.Release) {
 		k, w.kept = w.kept, nil
 	}
 	if run, err := uuid.FromBytes(m.GetRun()); err == nil && m.SavedStep != nil {
-		w.saved[run] = m.GetSavedStep()
+		if _, counts := w.saved[run]; counts {
+			w.saved[run] = m.SavedStep
+		}
 	}
 	delete(w.gaveUp, id)
 	if p != nil {

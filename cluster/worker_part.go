@@ -148,7 +148,7 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := pl.CheckRanks(kept.without(ranks, shadows)); err != nil {
+	if err := checkRanks(pl, kept, ranks, shadows); err != nil {
 		return nil, nil, err
 	}
 	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }
@@ -194,6 +194,22 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 	processes := p.processesBy(hosts, boss)
 	spec.Attach, spec.Detach = func(c *actors.Codec) { w.mesh.Attach(c, processes) }, func() { w.mesh.Detach(p.id) }
 	return &spec, weights, nil
+}
+
+// errCrowded: a worker's ranks fit its memory, but not with the shadows of others.
+var errCrowded = errors.New("there is no room for shadows of other ranks")
+
+// checkRanks checks device.memory_gib, and that this worker has the memory for what it does not hold yet.
+func checkRanks(pl *plan.Plan, kept *keptPart, ranks, shadows []int) error {
+	if err := pl.CheckLimit(plan.Shadows{At: shadows}); err != nil {
+		return err
+	}
+	own, shadowed := kept.without(ranks, shadows)
+	err := pl.CheckRanks(own, shadowed)
+	if err != nil && len(shadowed) > 0 && pl.CheckRanks(own, nil) == nil {
+		return fmt.Errorf("%w: %w", errCrowded, err)
+	}
+	return err
 }
 
 // open opens the devices of the ranks here, and checks that the ranks on a GPU fit its memory.

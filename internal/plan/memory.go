@@ -383,7 +383,8 @@ func (p *Plan) CheckDeviceMemory(bytes int64) error {
 		stage := p.stageOf(rank)
 		if need, what := withShadow(tensors[stage], held[rank]); bytes > 0 && need > bytes {
 			return p.cfg.Errorf("model.hidden",
-				"%w: a rank of stage %d needs %s of %s, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes a grid of N ranks that fit",
+				"%w: a rank of stage %d needs %s of %s, but its device has %s; `engine plan CONFIG --devices N --memory-gib G` proposes "+
+					"a grid of N ranks that fit",
 				ErrMemory, stage, words.Bytes(need), what, words.Bytes(bytes))
 		}
 	}

@@ -942,7 +942,8 @@ func (x *Renewal) GetRescue() bool {
 	return false
 }
 
-// Assigned answers Assign. With an error, the worker has kept nothing of the attempt.
+// Assigned answers Assign. With an error, the worker has kept nothing of the attempt. Then unkept says that it has lost the
+// state that it should have kept, and crowded that its ranks fit its memory, but not with the shadows of others.
 type Assigned struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempt       []byte                 `protobuf:"bytes,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
@@ -950,6 +951,8 @@ type Assigned struct {
 	Kernels       string                 `protobuf:"bytes,3,opt,name=kernels,proto3" json:"kernels,omitempty"`                            // kernels of the devices
 	ProbeAnswer   []byte                 `protobuf:"bytes,4,opt,name=probe_answer,json=probeAnswer,proto3" json:"probe_answer,omitempty"` // content of the file that the worker wrote next to the probe; empty: it wrote none
 	ProbeError    string                 `protobuf:"bytes,5,opt,name=probe_error,json=probeError,proto3" json:"probe_error,omitempty"`    // why it wrote none
+	Unkept        bool                   `protobuf:"varint,6,opt,name=unkept,proto3" json:"unkept,omitempty"`
+	Crowded       bool                   `protobuf:"varint,7,opt,name=crowded,proto3" json:"crowded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1017,6 +1020,20 @@ func (x *Assigned) GetProbeError() string {
 		return x.ProbeError
 	}
 	return ""
+}
+
+func (x *Assigned) GetUnkept() bool {
+	if x != nil {
+		return x.Unkept
+	}
+	return false
+}
+
+func (x *Assigned) GetCrowded() bool {
+	if x != nil {
+		return x.Crowded
+	}
+	return false
 }
 
 // Release ends an attempt on a worker. Released answers when nothing of it is left there.
@@ -2572,7 +2589,8 @@ func (x *Welcome) GetUnreachable() bool {
 	return false
 }
 
-// Beat is sent and answered at regular times, on the same stream after Hello and Welcome.
+// Beat is sent and answered at regular times, on the same stream after Hello and Welcome. grace_s is how long a sender that
+// leaves waits until it has no ranks.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // number of this beat, or of the one that it answers
@@ -2584,6 +2602,7 @@ type Beat struct {
 	EchoNs        int64                  `protobuf:"varint,7,opt,name=echo_ns,json=echoNs,proto3" json:"echo_ns,omitempty"` // in an answer: sent_ns of the beat that it answers
 	Leaving       bool                   `protobuf:"varint,8,opt,name=leaving,proto3" json:"leaving,omitempty"`             // the sender leaves as soon as it has no ranks
 	Unreachable   []*Unreachable         `protobuf:"bytes,9,rep,name=unreachable,proto3" json:"unreachable,omitempty"`      // processes that the sender can't reach
+	GraceS        float64                `protobuf:"fixed64,10,opt,name=grace_s,json=graceS,proto3" json:"grace_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2679,6 +2698,13 @@ func (x *Beat) GetUnreachable() []*Unreachable {
 		return x.Unreachable
 	}
 	return nil
+}
+
+func (x *Beat) GetGraceS() float64 {
+	if x != nil {
+		return x.GraceS
+	}
+	return 0
 }
 
 // Message is a message between actors of a run. Package actors says what each kind is for. A message that owns tensors
@@ -11005,14 +11031,16 @@ const file_wire_proto_rawDesc = "" +
 	"\x04kept\x18\x04 \x01(\bR\x04kept\x12+\n" +
 	"\x06update\x18\x05 \x01(\v2\x13.troupe.wire.UpdateR\x06update\x12\x16\n" +
 	"\x06copies\x18\x06 \x03(\x05R\x06copies\x12\x16\n" +
-	"\x06rescue\x18\a \x01(\bR\x06rescue\"\x98\x01\n" +
+	"\x06rescue\x18\a \x01(\bR\x06rescue\"\xca\x01\n" +
 	"\bAssigned\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x18\n" +
 	"\akernels\x18\x03 \x01(\tR\akernels\x12!\n" +
 	"\fprobe_answer\x18\x04 \x01(\fR\vprobeAnswer\x12\x1f\n" +
 	"\vprobe_error\x18\x05 \x01(\tR\n" +
-	"probeError\"h\n" +
+	"probeError\x12\x16\n" +
+	"\x06unkept\x18\x06 \x01(\bR\x06unkept\x12\x18\n" +
+	"\acrowded\x18\a \x01(\bR\acrowded\"h\n" +
 	"\aRelease\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\fR\aattempt\x12\"\n" +
 	"\n" +
@@ -11140,7 +11168,7 @@ const file_wire_proto_rawDesc = "" +
 	"\vcoordinator\x18\x02 \x01(\v2\x11.troupe.wire.PeerR\vcoordinator\x12\x1b\n" +
 	"\tsilence_s\x18\x03 \x01(\x01R\bsilenceS\x12\x14\n" +
 	"\x05later\x18\x04 \x01(\bR\x05later\x12 \n" +
-	"\vunreachable\x18\x05 \x01(\bR\vunreachable\"\xa3\x02\n" +
+	"\vunreachable\x18\x05 \x01(\bR\vunreachable\"\xbc\x02\n" +
 	"\x04Beat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x16\n" +
 	"\x06answer\x18\x02 \x01(\bR\x06answer\x12\x17\n" +
@@ -11150,7 +11178,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x03(\v2\x18.troupe.wire.StatusReplyR\x06status\x12\x17\n" +
 	"\aecho_ns\x18\a \x01(\x03R\x06echoNs\x12\x18\n" +
 	"\aleaving\x18\b \x01(\bR\aleaving\x12:\n" +
-	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\"\x92\f\n" +
+	"\vunreachable\x18\t \x03(\v2\x18.troupe.wire.UnreachableR\vunreachable\x12\x17\n" +
+	"\agrace_s\x18\n" +
+	" \x01(\x01R\x06graceS\"\x92\f\n" +
 	"\aMessage\x12+\n" +
 	"\x06header\x18\x01 \x01(\v2\x13.troupe.wire.HeaderR\x06header\x12*\n" +
 	"\x05peers\x18\x02 \x01(\v2\x12.troupe.wire.PeersH\x00R\x05peers\x12*\n" +

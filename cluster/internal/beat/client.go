@@ -44,7 +44,8 @@ type ClientConfig struct {
 	Unreachable func() []*wire.Unreachable
 	// Leaving is closed when this process is told to stop and will leave soon. It may be nil.
 	Leaving <-chan struct{}
-	Awake   *clock.Awake // measures silences; nil: all time counts
+	Grace   time.Duration // how long it waits then until it leaves
+	Awake   *clock.Awake  // measures silences; nil: all time counts
 	Logger  *slog.Logger
 }
 
@@ -217,8 +218,8 @@ func (c *Client) follow(ctx context.Context, s *stream, silence time.Duration) e
 		leaving := c.cfg.Leaving
 		for leaves := false; ; {
 			goodbye := ctx.Err() != nil
-			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Unreachable: c.cfg.Unreachable(), Goodbye: goodbye, Leaving: leaves},
-				silence); err != nil {
+			if err := s.beat(&wire.Beat{Status: c.cfg.Status(), Unreachable: c.cfg.Unreachable(), Goodbye: goodbye, Leaving: leaves,
+				GraceS: c.cfg.Grace.Seconds()}, silence); err != nil {
 				return
 			}
 			if goodbye { // closing the stream at once might discard the goodbye

@@ -48,8 +48,8 @@ type ServerConfig struct {
 	Status func(m Member, s *wire.StatusReply)
 	// Unreachable is called at each beat with the processes that a member can't reach, usually none. It may be nil.
 	Unreachable func(m Member, far []*wire.Unreachable)
-	// Leaving is called at each beat of a member that was told to stop. It may be nil.
-	Leaving func(id uuid.UUID)
+	// Leaving is called at each beat of a member that was told to stop, with the time that it waits until it leaves. It may be nil.
+	Leaving func(id uuid.UUID, grace time.Duration)
 	// Probe dials an address and returns the error.
 	Probe  func(ctx context.Context, address string) error
 	Awake  *clock.Awake // measures silences; nil: all time counts
@@ -274,7 +274,7 @@ func (s *Server) follow(m *member, st *stream) error {
 		case b.GetGoodbye():
 			return ErrGoodbye
 		case b.GetLeaving() && s.cfg.Leaving != nil:
-			s.cfg.Leaving(m.ID)
+			s.cfg.Leaving(m.ID, grace(b.GetGraceS()))
 		}
 		s.mu.Lock()
 		now := m.Member
@@ -288,6 +288,16 @@ func (s *Server) follow(m *member, st *stream) error {
 			s.cfg.Unreachable(now, b.GetUnreachable())
 		}
 	}
+}
+
+// limitGraceS bounds the time that a worker may want to wait, in seconds.
+const limitGraceS = 1e9
+
+func grace(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, limitGraceS) * float64(time.Second))
 }
 
 // probe dials a member whose stream broke, until it has redialed, its host refuses connections, or

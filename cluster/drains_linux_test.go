@@ -1,0 +1,138 @@
+package cluster_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/troupe-ml/troupe"
+)
+
+// drained is a run of three stages with shadows, and a free worker, of which some workers are drained in the middle of a step.
+type drained struct {
+	*group
+	out   string
+	place int      // in what it tells, when its first step began
+	at    []string // by rank: the worker
+	free  string
+}
+
+// drainable begins such a run. bound is the time that the step in progress may take after a drain; 0: no limit.
+func drainable(t *testing.T, bound time.Duration, sets ...string) *drained {
+	g := newGroup(t, &group{boss: settings{HandOver: bound, Silence: 2 * time.Second}})
+	g.join(t, workers(4)...)
+	d := &drained{group: g, out: filepath.Join(t.TempDir(), "out")}
+	all := append([]string{"run.steps=2", "run.checkpoint_every=0", "run.eval_every=0", "batch.sequences=1000", "cluster.max_restarts=1",
+		"cluster.rebalance=false", "pipeline.stages=3", `cluster.shadow="on"`}, sets...)
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, d.out, all), Workers: 4, Seconds: patience.Seconds()})
+	for _, name := range workers(4) {
+		d.free += name + " "
+	}
+	g.await(t, "the validation before the first step", 0, patience, kindOf("step"))
+	d.place = g.line.place()
+	for rank := range 3 {
+		d.at = append(d.at, withRanks(t, g, rank))
+		d.free = strings.Replace(d.free, d.at[rank]+" ", "", 1)
+	}
+	d.free = strings.TrimSpace(d.free)
+	return d
+}
+
+func (d *drained) drain(t *testing.T, rank int) {
+	t.Helper()
+	d.ask(t, command{Do: "drain", Worker: d.at[rank]})
+}
+
+func (d *drained) kill(t *testing.T, name string) {
+	t.Helper()
+	if err := d.workers[name].kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follows awaits that the attempt ends, as kind says, with a text.
+func (d *drained) follows(t *testing.T, kind, text string) event {
+	t.Helper()
+	e := d.await(t, "the attempt to end", d.place, patience, func(e event) bool {
+		return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
+	})
+	if e.Kind != kind || !strings.Contains(e.Text, text) {
+		t.Fatalf("%v %v, want %s with %q\n%s", e, e.Attrs, kind, text, d.describe())
+	}
+	return e
+}
+
+// ends awaits the end of the run. No step is made twice.
+func (d *drained) ends(t *testing.T) {
+	t.Helper()
+	if end := d.await(t, "the run to end", d.place, patience, ended); end.Error != "" {
+		t.Fatalf("the run: %s\n%s", end.Error, d.describe())
+	}
+	events, _ := d.line.from(0)
+	last := 0
+	for _, e := range events {
+		if e.Kind == "restart" || e.Kind == "step" && e.Step > 0 && e.Step != last+1 {
+			t.Errorf("%v follows step %d", e, last)
+		}
+		if e.Kind == "step" {
+			last = e.Step
+		}
+	}
+}
+
+// TestDrainThenLoss: the attempt loses another worker while a drain waits for the end of the step. The time of the drain ends while the run
+// looks for a worker in the place of the lost one: the drained worker keeps its state until then, with the shadow of the lost rank.
+func TestDrainThenLoss(t *testing.T) {
+	d := drainable(t, time.Second)
+	d.drain(t, 2)
+	d.kill(t, d.free)
+	d.await(t, "the loss of the free worker", d.place, patience, gone(d.free))
+	d.kill(t, d.at[1])
+	d.follows(t, "replace", d.at[1])
+	d.ends(t)
+}
+
+// TestDrainTwo: the free worker is for one of two that are drained. The run writes a checkpoint for both at the end of the step, even if
+// the time of the first one is over before.
+func TestDrainTwo(t *testing.T) {
+	d := drainable(t, 700*time.Millisecond)
+	d.drain(t, 2)
+	d.drain(t, 1)
+	e := d.follows(t, "regroup", d.at[1])
+	if !strings.Contains(e.Text, d.at[2]) || e.Step != 1 {
+		t.Errorf("%v, want %s in it, too, and step 1", e, d.at[2])
+	}
+	d.ends(t)
+}
+
+// TestDrainNoneLeft: the free worker that was to get a drained one's ranks leaves before the step has ended. The run writes a checkpoint.
+func TestDrainNoneLeft(t *testing.T) {
+	d := drainable(t, 0)
+	d.drain(t, 2)
+	d.kill(t, d.free)
+	if e := d.follows(t, "regroup", d.at[2]); e.Step != 1 {
+		t.Errorf("%v, want step 1", e)
+	}
+	d.ends(t)
+}
+
+// TestDrainPaused: a paused run replaces a drained worker at once, and stays paused.
+func TestDrainPaused(t *testing.T) {
+	d := drainable(t, 0, "batch.sequences=48", "run.steps=60")
+	d.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangePause}})
+	paused := d.await(t, "the pause", d.place, patience, kindOf("pause")).Step
+	d.drain(t, 1)
+	if e := d.follows(t, "replace", d.at[1]); e.Step != paused {
+		t.Errorf("%v, want step %d", e, paused)
+	}
+	if name := withRanks(t, d.group, 1); name != d.free {
+		t.Errorf("rank 1 is in %s, want it in %s", name, d.free)
+	}
+	d.place = d.line.place()
+	d.ask(t, command{Do: "change", Change: troupe.Change{Kind: troupe.ChangeResume}})
+	if e := d.await(t, "the run to resume", d.place, patience, kindOf("resume")); e.Step != paused {
+		t.Errorf("it resumes at step %d, want %d", e.Step, paused)
+	}
+	d.ends(t)
+}
