@@ -25,9 +25,9 @@ registers are named, since the assembler does not know it. There is one such pro
 half of what a cycle may do is left over for what follows.
 
 While a tile's sums are made, the lines of the next tile of C are on their way to the first-level cache, a row
-every four pairs. Then lines of what is multiplied next are on their way to the second, one every
-pair if there are more than eight rows, else one every two or four: all at once they would hold up what the sums need
-themselves. They lie in rows, some lines in each.
+every four pairs. Then lines of what is multiplied next are on their way to the second, one every four
+pairs: all at once they would hold up what the sums need themselves. They lie in rows, some
+lines in each.
 
 Sums are stored as float32, or rounded to bfloat16 (to the nearest, ties to even; numbers below 2^-126 become zero) with a
 row added to each before.`
@@ -118,8 +118,8 @@ func gemmPairTile(a *isa, rows int) {
 	a.Label("more")
 	for i := range unroll {
 		step(i)
-		if fetches(i, rows, true) {
-			fetchLine(a, next, left, fmt.Sprint("fetched", i))
+		if i == 1 {
+			fetchLine(a, next, left)
 		}
 	}
 	advance(unroll)

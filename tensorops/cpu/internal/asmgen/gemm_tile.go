@@ -41,24 +41,20 @@ read once for all rows.
 
 While a tile's sums are made, the lines of the next tile of C are on their way to the
 first-level cache, a row every four k. Then lines of what is multiplied next are on their way to the
-second, one every k with zmm and more than eight rows, else one every two or four: all at once they would hold up what the sums
-need themselves, and fewer would leave most of it in memory where A has few rows, as that of an expert. They lie in
-rows, some lines in each.`
-
-// fetches reports whether a line is asked for after one of four k. To count lines takes some cycles, which tiles of few rows do not have.
-func fetches(k, rows int, zmm bool) bool { return k == 1 || zmm && (rows > 8 || k == 3 && rows > 4) }
+second, one every four k: all at once they would hold up what the sums need themselves. They lie in rows,
+some lines in each.`
 
 // fetchLine asks for the next line of some rows of memory, of which lines are left: see Memory of package gemm. left counts those of a row.
-func fetchLine(a *isa, next, left reg.GPVirtual, label string) {
+func fetchLine(a *isa, next, left reg.GPVirtual) {
 	a.SUBQ(operand.U8(1), a.param("lines"))
-	a.JL(a.jump(label))
+	a.JL(a.jump("fetched"))
 	a.PREFETCHT1(operand.Mem{Base: next})
 	a.ADDQ(operand.U8(64), next)
 	a.DECQ(left)
-	a.JNZ(a.jump(label))
+	a.JNZ(a.jump("fetched"))
 	a.MOVQ(a.param("perRow"), left)
 	a.ADDQ(a.param("skip"), next)
-	a.Label(label)
+	a.Label("fetched")
 }
 
 // gemmTile writes the function for a number of rows.
@@ -171,8 +167,8 @@ func gemmTile(c *build.Context, s gemmShape, rows int) {
 	c.Label("more")
 	for i := range unroll {
 		step()
-		if fetches(i, rows, s.zmm) {
-			fetchLine(avx512(c), next, left, fmt.Sprint("fetched", i))
+		if i == 1 {
+			fetchLine(avx512(c), next, left)
 		}
 	}
 	c.SUBQ(operand.U8(unroll), count)

@@ -12,9 +12,8 @@
 //
 // While a tile's sums are made, the lines of the next tile of C are on their way to the
 // first-level cache, a row every four k. Then lines of what is multiplied next are on their way to the
-// second, one every k with zmm and more than eight rows, else one every two or four: all at once they would hold up what the sums
-// need themselves, and fewer would leave most of it in memory where A has few rows, as that of an expert. They lie in
-// rows, some lines in each.
+// second, one every four k: all at once they would hold up what the sums need themselves. They lie in rows,
+// some lines in each.
 
 // func tileAVX2_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 // Requires: AVX, CMOV, FMA3, MMX+
@@ -103,15 +102,15 @@ more:
 	VFMADD231PS  Y3, Y4, Y1
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R9)
 	ADDQ         $0x40, R9
 	DECQ         R10
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R10
 	ADDQ         skip+96(FP), R9
 
-fetched1:
+fetched:
 	VMOVUPS      (R11), Y2
 	VMOVUPS      32(R11), Y3
 	ADDQ         DI, R11
@@ -276,15 +275,15 @@ more:
 	VFMADD231PS  Y5, Y6, Y3
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R9)
 	ADDQ         $0x40, R9
 	DECQ         R10
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R10
 	ADDQ         skip+96(FP), R9
 
-fetched1:
+fetched:
 	VMOVUPS      (R11), Y4
 	VMOVUPS      32(R11), Y5
 	ADDQ         DI, R11
@@ -485,15 +484,15 @@ more:
 	VFMADD231PS  Y7, Y8, Y5
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Y6
 	VMOVUPS      32(R12), Y7
 	ADDQ         DI, R12
@@ -728,15 +727,15 @@ more:
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Y8
 	VMOVUPS      32(R12), Y9
 	ADDQ         DI, R12
@@ -1009,15 +1008,15 @@ more:
 	VFMADD231PS  Y11, Y12, Y9
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Y10
 	VMOVUPS      32(R12), Y11
 	ADDQ         DI, R12
@@ -1326,15 +1325,15 @@ more:
 	VFMADD231PS  Y13, Y14, Y11
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Y12
 	VMOVUPS      32(R12), Y13
 	ADDQ         DI, R12

@@ -12,9 +12,8 @@
 //
 // While a tile's sums are made, the lines of the next tile of C are on their way to the
 // first-level cache, a row every four k. Then lines of what is multiplied next are on their way to the
-// second, one every k with zmm and more than eight rows, else one every two or four: all at once they would hold up what the sums
-// need themselves, and fewer would leave most of it in memory where A has few rows, as that of an expert. They lie in
-// rows, some lines in each.
+// second, one every four k: all at once they would hold up what the sums need themselves. They lie in rows,
+// some lines in each.
 
 // func tileAVX512_1(strips int, k int, a *float32, b *float32, c *float32, lda int, ldb int, ldc int, add bool, next *byte, lines int, perRow int, skip int)
 // Requires: AVX, AVX512F, CMOV, MMX+
@@ -104,15 +103,15 @@ more:
 	VFMADD231PS  Z3, Z4, Z1
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R9)
 	ADDQ         $0x40, R9
 	DECQ         R10
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R10
 	ADDQ         skip+96(FP), R9
 
-fetched1:
+fetched:
 	VMOVUPS      (R11), Z2
 	VMOVUPS      64(R11), Z3
 	ADDQ         DI, R11
@@ -278,15 +277,15 @@ more:
 	VFMADD231PS  Z5, Z6, Z3
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R9)
 	ADDQ         $0x40, R9
 	DECQ         R10
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R10
 	ADDQ         skip+96(FP), R9
 
-fetched1:
+fetched:
 	VMOVUPS      (R11), Z4
 	VMOVUPS      64(R11), Z5
 	ADDQ         DI, R11
@@ -488,15 +487,15 @@ more:
 	VFMADD231PS  Z7, Z8, Z5
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z6
 	VMOVUPS      64(R12), Z7
 	ADDQ         DI, R12
@@ -732,15 +731,15 @@ more:
 	VFMADD231PS  Z9, Z10, Z7
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z8
 	VMOVUPS      64(R12), Z9
 	ADDQ         DI, R12
@@ -1014,15 +1013,15 @@ more:
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z10
 	VMOVUPS      64(R12), Z11
 	ADDQ         DI, R12
@@ -1061,18 +1060,8 @@ fetched1:
 	VFMADD231PS  Z10, Z12, Z8
 	VFMADD231PS  Z11, Z12, Z9
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -1342,15 +1331,15 @@ more:
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z12
 	VMOVUPS      64(R12), Z13
 	ADDQ         DI, R12
@@ -1395,18 +1384,8 @@ fetched1:
 	VFMADD231PS  Z12, Z14, Z10
 	VFMADD231PS  Z13, Z14, Z11
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -1704,15 +1683,15 @@ more:
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z14
 	VMOVUPS      64(R12), Z15
 	ADDQ         DI, R12
@@ -1763,18 +1742,8 @@ fetched1:
 	VFMADD231PS  Z14, Z16, Z12
 	VFMADD231PS  Z15, Z16, Z13
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -2104,15 +2073,15 @@ more:
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z16
 	VMOVUPS      64(R12), Z17
 	ADDQ         DI, R12
@@ -2169,18 +2138,8 @@ fetched1:
 	VFMADD231PS  Z16, Z18, Z14
 	VFMADD231PS  Z17, Z18, Z15
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -2508,16 +2467,6 @@ more:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched0
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched0
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched0:
 	VMOVUPS      (R12), Z18
 	VMOVUPS      64(R12), Z19
 	ADDQ         DI, R12
@@ -2550,15 +2499,15 @@ fetched0:
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z18
 	VMOVUPS      64(R12), Z19
 	ADDQ         DI, R12
@@ -2590,16 +2539,6 @@ fetched1:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched2
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched2
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched2:
 	VMOVUPS      (R12), Z18
 	VMOVUPS      64(R12), Z19
 	ADDQ         DI, R12
@@ -2631,18 +2570,8 @@ fetched2:
 	VFMADD231PS  Z18, Z20, Z16
 	VFMADD231PS  Z19, Z20, Z17
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -2995,16 +2924,6 @@ more:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched0
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched0
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched0:
 	VMOVUPS      (R12), Z20
 	VMOVUPS      64(R12), Z21
 	ADDQ         DI, R12
@@ -3040,15 +2959,15 @@ fetched0:
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z20
 	VMOVUPS      64(R12), Z21
 	ADDQ         DI, R12
@@ -3083,16 +3002,6 @@ fetched1:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched2
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched2
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched2:
 	VMOVUPS      (R12), Z20
 	VMOVUPS      64(R12), Z21
 	ADDQ         DI, R12
@@ -3127,18 +3036,8 @@ fetched2:
 	VFMADD231PS  Z20, Z22, Z18
 	VFMADD231PS  Z21, Z22, Z19
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -3520,16 +3419,6 @@ more:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched0
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched0
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched0:
 	VMOVUPS      (R12), Z22
 	VMOVUPS      64(R12), Z23
 	ADDQ         DI, R12
@@ -3568,15 +3457,15 @@ fetched0:
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z22
 	VMOVUPS      64(R12), Z23
 	ADDQ         DI, R12
@@ -3614,16 +3503,6 @@ fetched1:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched2
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched2
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched2:
 	VMOVUPS      (R12), Z22
 	VMOVUPS      64(R12), Z23
 	ADDQ         DI, R12
@@ -3661,18 +3540,8 @@ fetched2:
 	VFMADD231PS  Z22, Z24, Z20
 	VFMADD231PS  Z23, Z24, Z21
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13
@@ -4081,16 +3950,6 @@ more:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched0
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched0
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched0:
 	VMOVUPS      (R12), Z24
 	VMOVUPS      64(R12), Z25
 	ADDQ         DI, R12
@@ -4132,15 +3991,15 @@ fetched0:
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         SI, CX
 	SUBQ         $0x01, lines+80(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (R10)
 	ADDQ         $0x40, R10
 	DECQ         R11
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+88(FP), R11
 	ADDQ         skip+96(FP), R10
 
-fetched1:
+fetched:
 	VMOVUPS      (R12), Z24
 	VMOVUPS      64(R12), Z25
 	ADDQ         DI, R12
@@ -4181,16 +4040,6 @@ fetched1:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched2
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched2
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched2:
 	VMOVUPS      (R12), Z24
 	VMOVUPS      64(R12), Z25
 	ADDQ         DI, R12
@@ -4231,18 +4080,8 @@ fetched2:
 	VFMADD231PS  Z24, Z26, Z22
 	VFMADD231PS  Z25, Z26, Z23
 	ADDQ         SI, CX
-	SUBQ         $0x01, lines+80(FP)
-	JL           fetched3
-	PREFETCHT1   (R10)
-	ADDQ         $0x40, R10
-	DECQ         R11
-	JNZ          fetched3
-	MOVQ         perRow+88(FP), R11
-	ADDQ         skip+96(FP), R10
-
-fetched3:
-	SUBQ $0x04, R13
-	JGE  more
+	SUBQ         $0x04, R13
+	JGE          more
 
 rest:
 	ADDQ $0x04, R13

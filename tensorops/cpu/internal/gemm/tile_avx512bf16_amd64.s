@@ -9,9 +9,9 @@
 // half of what a cycle may do is left over for what follows.
 //
 // While a tile's sums are made, the lines of the next tile of C are on their way to the first-level cache, a row
-// every four pairs. Then lines of what is multiplied next are on their way to the second, one every
-// pair if there are more than eight rows, else one every two or four: all at once they would hold up what the sums need
-// themselves. They lie in rows, some lines in each.
+// every four pairs. Then lines of what is multiplied next are on their way to the second, one every four
+// pairs: all at once they would hold up what the sums need themselves. They lie in rows, some
+// lines in each.
 //
 // Sums are stored as float32, or rounded to bfloat16 (to the nearest, ties to even; numbers below 2^-126 become zero) with a
 // row added to each before.
@@ -149,15 +149,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xcb
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R9), Z2
 	VMOVUPS      320(R9), Z3
 	VBROADCASTSS 96(CX), Z4
@@ -495,15 +495,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xdd
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R9), Z4
 	VMOVUPS      320(R9), Z5
 	VBROADCASTSS 96(CX), Z6
@@ -981,15 +981,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xef
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z6
 	VMOVUPS      320(R10), Z7
 	VBROADCASTSS 96(CX), Z8
@@ -1599,15 +1599,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xf9
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z8
 	VMOVUPS      320(R10), Z9
 	VBROADCASTSS 96(CX), Z10
@@ -2359,15 +2359,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xcb
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z10
 	VMOVUPS      320(R10), Z11
 	VBROADCASTSS 96(CX), Z12
@@ -2502,20 +2502,10 @@ fetched1:
 	BYTE         $0x48
 	BYTE         $0x52
 	BYTE         $0xcb
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -3269,15 +3259,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xdd
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z12
 	VMOVUPS      320(R10), Z13
 	VBROADCASTSS 96(CX), Z14
@@ -3438,20 +3428,10 @@ fetched1:
 	BYTE         $0x48
 	BYTE         $0x52
 	BYTE         $0xdd
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -4311,15 +4291,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xef
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z14
 	VMOVUPS      320(R10), Z15
 	VBROADCASTSS 96(CX), Z16
@@ -4506,20 +4486,10 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xef
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -5495,15 +5465,15 @@ more:
 	BYTE         $0x52
 	BYTE         $0xf9
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z16
 	VMOVUPS      320(R10), Z17
 	VBROADCASTSS 96(CX), Z18
@@ -5716,20 +5686,10 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xf9
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -6699,16 +6659,6 @@ more:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xcb
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched0
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched0
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched0:
 	VMOVUPS      128(R10), Z18
 	VMOVUPS      192(R10), Z19
 	VBROADCASTSS 48(CX), Z20
@@ -6829,15 +6779,15 @@ fetched0:
 	BYTE         $0x52
 	BYTE         $0xcb
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z18
 	VMOVUPS      320(R10), Z19
 	VBROADCASTSS 96(CX), Z20
@@ -6957,16 +6907,6 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xcb
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched2
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched2
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched2:
 	VMOVUPS      384(R10), Z18
 	VMOVUPS      448(R10), Z19
 	VBROADCASTSS 144(CX), Z20
@@ -7086,20 +7026,10 @@ fetched2:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xcb
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -8162,16 +8092,6 @@ more:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xdd
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched0
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched0
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched0:
 	VMOVUPS      128(R10), Z20
 	VMOVUPS      192(R10), Z21
 	VBROADCASTSS 48(CX), Z22
@@ -8305,15 +8225,15 @@ fetched0:
 	BYTE         $0x52
 	BYTE         $0xdd
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z20
 	VMOVUPS      320(R10), Z21
 	VBROADCASTSS 96(CX), Z22
@@ -8446,16 +8366,6 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xdd
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched2
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched2
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched2:
 	VMOVUPS      384(R10), Z20
 	VMOVUPS      448(R10), Z21
 	VBROADCASTSS 144(CX), Z22
@@ -8588,20 +8498,10 @@ fetched2:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xdd
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -9767,16 +9667,6 @@ more:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xef
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched0
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched0
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched0:
 	VMOVUPS      128(R10), Z22
 	VMOVUPS      192(R10), Z23
 	VBROADCASTSS 48(CX), Z24
@@ -9923,15 +9813,15 @@ fetched0:
 	BYTE         $0x52
 	BYTE         $0xef
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z22
 	VMOVUPS      320(R10), Z23
 	VBROADCASTSS 96(CX), Z24
@@ -10077,16 +9967,6 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xef
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched2
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched2
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched2:
 	VMOVUPS      384(R10), Z22
 	VMOVUPS      448(R10), Z23
 	VBROADCASTSS 144(CX), Z24
@@ -10232,20 +10112,10 @@ fetched2:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xef
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
@@ -11512,16 +11382,6 @@ more:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xf9
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched0
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched0
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched0:
 	VMOVUPS      128(R10), Z24
 	VMOVUPS      192(R10), Z25
 	VBROADCASTSS 48(CX), Z26
@@ -11681,15 +11541,15 @@ fetched0:
 	BYTE         $0x52
 	BYTE         $0xf9
 	SUBQ         $0x01, lines+96(FP)
-	JL           fetched1
+	JL           fetched
 	PREFETCHT1   (DI)
 	ADDQ         $0x40, DI
 	DECQ         R8
-	JNZ          fetched1
+	JNZ          fetched
 	MOVQ         perRow+104(FP), R8
 	ADDQ         skip+112(FP), DI
 
-fetched1:
+fetched:
 	VMOVUPS      256(R10), Z24
 	VMOVUPS      320(R10), Z25
 	VBROADCASTSS 96(CX), Z26
@@ -11848,16 +11708,6 @@ fetched1:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xf9
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched2
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched2
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched2:
 	VMOVUPS      384(R10), Z24
 	VMOVUPS      448(R10), Z25
 	VBROADCASTSS 144(CX), Z26
@@ -12016,20 +11866,10 @@ fetched2:
 	BYTE         $0x40
 	BYTE         $0x52
 	BYTE         $0xf9
-	SUBQ         $0x01, lines+96(FP)
-	JL           fetched3
-	PREFETCHT1   (DI)
-	ADDQ         $0x40, DI
-	DECQ         R8
-	JNZ          fetched3
-	MOVQ         perRow+104(FP), R8
-	ADDQ         skip+112(FP), DI
-
-fetched3:
-	ADDQ $0x000000c0, CX
-	ADDQ $0x00000200, R10
-	SUBQ $0x04, R11
-	JGE  more
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000200, R10
+	SUBQ         $0x04, R11
+	JGE          more
 
 rest:
 	ADDQ $0x04, R11
