@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // wantsShadows returns the memory of each rank's shadow, in bytes, if the ranks may have some; nil: they have none, for the reason in
@@ -54,7 +55,7 @@ func (a *attempt) mayDropShadows(as plan.Assignment) bool {
 }
 
 // dropShadows lets the ranks be assigned again, without shadows, after a worker has refused them. For the workers that is another attempt,
-// so they end what they have begun.
+// after this one.
 func (a *attempt) dropShadows(why error) error {
 	a.shadows = plan.Shadows{Why: why.Error()}
 	a.c.log.Info("the ranks have no shadows", "run", a.run, "why", why)
@@ -70,10 +71,14 @@ func (a *attempt) dropShadows(why error) error {
 	a.c.generation++
 	generation := a.c.generation
 	a.c.mu.Unlock()
+	was := a.id
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.id, a.generation = id, generation
 	a.answers = make(chan answer, cap(a.answers)) // without those to the first assignment
+	a.mu.Unlock()
+	for _, s := range a.busy() { // after the id has changed, so that their answers do not free them
+		a.c.release(s, &wire.Release{Attempt: was[:]})
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ type WorkerConfig struct {
 	DataListen string // host:port for tensors on a second network; "": the same as Listen
 	Threads    int    // CPU threads; 0: all cores
 	// Grace is how long the worker waits after ctx has ended until its runs have written a checkpoint; then it leaves, and
-	// its runs repeat the steps after their last checkpoint. 0: 25 s; negative: it leaves at once.
+	// its runs continue as if it had failed. 0: 25 s; negative: it leaves at once.
 	Grace time.Duration
 	// AtOnce ends the wait when it is closed. It may be nil.
 	AtOnce      <-chan struct{}
