@@ -42,8 +42,8 @@ func (s *Stage) homed(h *localParam) bool {
 }
 
 // layHomes deals the parameters that have homes to the ranks: those with the most operations first, then those with the most
-// elements, then by name. So the ranks of a round compute about equally long, and the first rank has the most memory and the most
-// operations: of each other rank by one parameter more at most.
+// elements, then by name. So the ranks of a round compute about equally long, and the first rank has the most operations: more than each
+// other rank by one parameter at most. Which rank takes the most memory depends on the shapes.
 func (s *Stage) layHomes() {
 	data, tensor := 1, s.opts.Tensor.size()
 	if s.opts.Data.splits() {

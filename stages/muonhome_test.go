@@ -174,9 +174,9 @@ func TestMuonHomesChangeNoBit(t *testing.T) {
 }
 
 // TestMuonHomesShare: the ranks of a grid make each matrix orthogonal once, share the operations as evenly as matrices can be dealt,
-// and no rank needs more memory than the first, of which a forecast is.
+// and of replicas none needs more memory than the first: their matrices have similar shapes here.
 func TestMuonHomesShare(t *testing.T) {
-	m := newModel(t, stages.Config{Family: stages.Llama, Layers: 5, Hidden: 64, Heads: 8, KVHeads: 8, FFN: 160, Context: 8, Vocab: 24,
+	m := newModel(t, stages.Config{Family: stages.Llama, Layers: 5, Hidden: 64, Heads: 8, KVHeads: 8, FFN: 160, Context: 8, Vocab: 19,
 		RopeTheta: 1000})
 	update := func(tensor, data tensorops.DryGroup, zero int) (flops, bytes int64) {
 		o := stages.Options{Optimizer: byMuon, Tensor: stages.TensorParallel{Group: tensor}}
@@ -220,7 +220,7 @@ func TestMuonHomesShare(t *testing.T) {
 				if sum += flops; sum == flops {
 					least, most, first = flops, flops, bytes
 				}
-				if least, most = min(least, flops), max(most, flops); bytes > first {
+				if least, most = min(least, flops), max(most, flops); g.tensor == 1 && bytes > first {
 					t.Errorf("%v: replica %d, tensor rank %d takes %d bytes, the first rank %d", g, replica, place, bytes, first)
 				}
 			}

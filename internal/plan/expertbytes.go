@@ -17,7 +17,7 @@ func (p *Plan) expertBytes(weights, states []int64) (ofWeights, ofStates []int64
 		return ofWeights, ofStates, nil
 	}
 	for stage := range weights {
-		o := p.dryOptions(stage)
+		o := p.dryOptions(stage, place{})
 		st, err := stages.NewStage(p.model, tensorops.NewDryStream(), p.chunks[stage], o)
 		if err != nil {
 			return nil, nil, fmt.Errorf("stage %d: %w", stage, err)

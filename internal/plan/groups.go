@@ -108,13 +108,17 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	return o
 }
 
-// dryOptions returns the options of a rank of a stage for a dry run. The rank is in the first replica, which has the largest
-// parts of what replicas share.
-func (p *Plan) dryOptions(stage int) stages.Options {
-	o := p.LayerOptions(stage, dryGroup)
+// dryOptions returns the options of a rank of a stage for a dry run.
+func (p *Plan) dryOptions(stage int, at place) stages.Options {
+	o := p.LayerOptions(stage, func(d grid.Dimension, members int) tensorops.Group {
+		if d == grid.Tensor {
+			return dryMember(d, at.tensor, members)
+		}
+		return dryGroup(d, members)
+	})
 	o.MemoryBytes = 0 // the dry run must find what a step needs, without a limit
 	if n := p.grid.Size(grid.Copies); n > 1 {
-		o.Data = stages.DataParallel{Group: dryGroup(grid.Copies, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+		o.Data = stages.DataParallel{Group: dryMember(grid.Copies, at.replica, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
 	}
 	if n := p.grid.Size(grid.Expert); n > 1 {
 		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}

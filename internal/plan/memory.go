@@ -30,7 +30,7 @@ func (p *Plan) dryActions(rank, usual int) int {
 	return max(usual, p.table.PeakAt(rank)+3*p.spec.Chunks*cycle)
 }
 
-// MemoryBytes returns the tensor memory of a rank of each stage in bytes. It records
+// MemoryBytes returns the tensor memory of the fullest rank of each stage in bytes. It records
 // the rank's row of the table without executing it.
 func (p *Plan) MemoryBytes() ([]int64, error) {
 	bytes := make([]int64, p.table.NumRanks())
@@ -48,7 +48,7 @@ func (p *Plan) MemoryBytes() ([]int64, error) {
 func (p *Plan) LeastBytes() (most int64, err error) {
 	for _, kind := range p.stagesByKind() {
 		stage := kind[0]
-		dry, o := tensorops.NewDryStream(), p.dryOptions(stage)
+		dry, o := tensorops.NewDryStream(), p.dryOptions(stage, place{})
 		o.BriefGrads = false // all gradients exist at the update
 		st, err := stages.NewStage(p.model, dry, p.chunks[stage], o)
 		if err != nil {
@@ -62,10 +62,25 @@ func (p *Plan) LeastBytes() (most int64, err error) {
 	return most, nil
 }
 
-// dryRun records a row, as a stage actor does, and returns the memory of its pool.
-func (p *Plan) dryRun(rank int, row []scheduler.Action) (bytes int64, err error) {
+// dryRun records a row of a stage, as stage actors do, and returns the memory of the fullest pool of its ranks.
+func (p *Plan) dryRun(stage int, row []scheduler.Action) (most int64, err error) {
+	places, err := p.fullestPlaces(stage)
+	if err != nil {
+		return 0, err
+	}
+	for _, at := range places {
+		bytes, err := p.dryRunAt(stage, at, row)
+		if err != nil {
+			return 0, err
+		}
+		most = max(most, bytes)
+	}
+	return most, nil
+}
+
+func (p *Plan) dryRunAt(rank int, at place, row []scheduler.Action) (bytes int64, err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank))
+	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank, at))
 	if err != nil {
 		return 0, err
 	}
@@ -320,7 +335,7 @@ func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
 	var tensors float64 // bytes; a float64, so that no sum overflows
 	for r, b := range ranks {
 		if device.KindOf(p.cfg, r) != device.CUDA {
-			tensors += float64(b) * float64(p.ranksOf(r)) // all ranks of a stage are equal
+			tensors += float64(b) * float64(p.ranksOf(r)) // at most
 		}
 	}
 	const advice = "use a smaller model, a smaller batch.microbatch or fewer microbatches in flight, or set pipeline.recompute"

@@ -61,7 +61,7 @@ func TestMemoryForecast(t *testing.T) {
 		{"parallel.data=3", "parallel.zero=2", "model.hidden=128", "optimizer.name=muon"},
 		{"parallel.tensor=2", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
 		{"parallel.data=2", "parallel.zero=3", "model.hidden=128", "model.layers=8", "optimizer.name=muon"},
-		{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
+		{"parallel.tensor=[1, 2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
 		{"pipeline.stages=2", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"},
 		{"pipeline.stages=2", `model.freeze=["embed", "1-2"]`, "device.dtype=bfloat16", "model.family=llama"},
 	} {

@@ -18,7 +18,11 @@ type dimGroup struct {
 }
 
 func dryGroup(dim grid.Dimension, members int) tensorops.Group {
-	return dimGroup{tensorops.DryGroup{Members: members}, dim}
+	return dryMember(dim, 0, members)
+}
+
+func dryMember(dim grid.Dimension, place, members int) tensorops.Group {
+	return dimGroup{tensorops.DryGroup{Place: place, Members: members}, dim}
 }
 
 // DimensionOf returns the dimension of the group of an operation that Record shows.
@@ -88,7 +92,7 @@ func (p *Plan) Record(stage int, see func(chunk int, pass Pass, ops []tensorops.
 func (p *Plan) recordPass(stage int, v Pass, split bool, see func(int, Pass, []tensorops.Op),
 	end func(norms, update []tensorops.Op)) (err error) {
 	dry := tensorops.NewDryStream()
-	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage))
+	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage, place{}))
 	if err != nil {
 		return err
 	}

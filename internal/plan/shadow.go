@@ -123,16 +123,19 @@ func (p *Plan) ShadowBytes() ([]int64, error) {
 func (p *Plan) shadowBytes() ([]int64, error) {
 	ofStage := make([]int64, p.table.NumRanks())
 	for _, equal := range p.stagesByKind() {
-		stage, dry := equal[0], tensorops.NewDryStream()
-		s, err := p.newShadow(stage, dry, p.dryOptions(stage))
-		if err != nil {
-			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
+		bytes := int64(0)
+		for tensor := range p.grid.TensorSize(equal[0]) { // their slices may differ
+			dry := tensorops.NewDryStream()
+			s, err := p.newShadow(equal[0], dry, p.dryOptions(equal[0], place{tensor: tensor}))
+			if err != nil {
+				return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", equal[0], err)
+			}
+			l := dry.NewList()
+			if err := errors.Join(s.DryStep(l), tensorops.Run(dry, l), s.Close()); err != nil {
+				return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", equal[0], err)
+			}
+			bytes = max(bytes, dry.Memory().Taken+s.Elements()*int64(tensorops.Float32.Size()))
 		}
-		l := dry.NewList()
-		if err := errors.Join(s.DryStep(l), tensorops.Run(dry, l), s.Close()); err != nil {
-			return nil, fmt.Errorf("the shadow of a rank of stage %d: %w", stage, err)
-		}
-		bytes := dry.Memory().Taken + s.Elements()*int64(tensorops.Float32.Size())
 		for _, stage := range equal {
 			ofStage[stage] = bytes
 		}

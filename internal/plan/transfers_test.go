@@ -87,7 +87,7 @@ func checkTransfers(t *testing.T, sets string, p *Plan) {
 	sent := make(map[string][]stages.Shape)
 	for rank, row := range p.table.Ranks {
 		dry := tensorops.NewDryStream()
-		st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank))
+		st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank, place{}))
 		if err != nil {
 			t.Fatal(err)
 		}
