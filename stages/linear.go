@@ -112,8 +112,11 @@ func (m *linear) weightGrad(c *pass, x, dy tensorops.Tensor) {
 
 // allocatePacked allocates the packed forms of every linear layer's weight, and of the matrices of experts if they fit as well.
 func (s *Stage) allocatePacked(l *tensorops.List) {
-	bytes := int64(0)
-	for _, each := range []func(func(h *localParam, form, n int)){s.eachPacked, s.eachPackedExperts} {
+	bytes, kinds := int64(0), []func(func(h *localParam, form, n int)){s.eachPacked, s.eachPackedExperts}
+	if s.opts.LeaveExperts {
+		kinds = kinds[:1]
+	}
+	for _, each := range kinds {
 		each(func(_ *localParam, _, n int) { bytes += int64(n) * int64(s.productType().Size()) })
 		if most := s.opts.PackBytes; most > 0 && bytes > most {
 			return

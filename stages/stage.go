@@ -34,6 +34,8 @@ type Options struct {
 	Pack bool
 	// PackBytes limits the memory of these copies: above the limit there are none of experts, or none at all; 0: no limit.
 	PackBytes int64
+	// LeaveExperts packs no weights of experts.
+	LeaveExperts bool
 	// StepTokens is the largest number of tokens in a step; 0: unknown.
 	StepTokens int
 	// Logits is the number of logits that exist at a time; 0: the best number for a CPU. A device

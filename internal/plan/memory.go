@@ -321,6 +321,14 @@ func (p *Plan) SetKernels(path string) { p.kernels = path }
 // If all tensors are in this machine's memory and only the copy does not fit, there is no error: inPlace is then the
 // warning that checkpoints are written from the tensors themselves, and why.
 func (p *Plan) CheckMemory(gpus []device.GPU) (inPlace string, err error) {
+	err = p.withFewerPacks(func() (err error) {
+		inPlace, err = p.checkMemory(gpus)
+		return err
+	})
+	return inPlace, err
+}
+
+func (p *Plan) checkMemory(gpus []device.GPU) (inPlace string, err error) {
 	ranks, err := p.MemoryBytes()
 	if errors.Is(err, tensorops.ErrOutOfMemory) {
 		return "", p.cfg.Errorf("model.hidden", "%w on any machine: %v", ErrMemory, err)
@@ -383,6 +391,10 @@ func (p *Plan) limitBytes() int64 { return int64(p.cfg.Device.MemoryGiB * (1 << 
 // CheckDeviceMemory rejects ranks whose tensors, with the shadows that they hold, need more than device.memory_gib, or more than bytes, the
 // memory of each rank's device; 0: not known.
 func (p *Plan) CheckDeviceMemory(bytes int64) error {
+	return p.withFewerPacks(func() error { return p.checkDeviceMemory(bytes) })
+}
+
+func (p *Plan) checkDeviceMemory(bytes int64) error {
 	tensors, err := p.MemoryBytes()
 	if err != nil {
 		return err

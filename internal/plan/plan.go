@@ -36,7 +36,9 @@ type Plan struct {
 	// wholeGrads: with parallel.zero = 3 gradients stay whole, because sharing them would save nothing.
 	wholeGrads bool
 	zeroIdle   bool // see ZeroSaves
-	warnings   []string
+	// leaveExperts: the matrices of experts are not packed, because memory is short.
+	leaveExperts bool
+	warnings     []string
 	// holdWeights: a rank keeps gathered weights until it starts another chunk.
 	holdWeights bool
 	memo        *memo // nil: settings may still change
@@ -102,14 +104,15 @@ func (p *Plan) StageOptions(rank int) stages.Options {
 	}
 	// On the CPU, two more copies of the weights, in the order in which products read them, are worth their memory. In
 	// bfloat16, packing converts every number, so they pay off with some microbatches. In float32 they save 4 to 6 % of a
-	// step of a small model, and next to nothing for a large model, so there are none if memory is short. GPU products
-	// read the weight in place.
+	// step of a small model, and next to nothing for a large model, so there are none if memory is short. In bfloat16, then only
+	// experts have none: see limitPacks. GPU products read the weight in place.
 	if share := c.Batch.Sequences / p.grid.Size(grid.Data); !gpu && share > 2*c.Batch.Microbatch {
 		if o.BF16 {
 			o.Pack = cpu.MultipliesBF16(c.Device.Kernels)
 		} else {
 			o.Pack, o.PackBytes = c.Parallel.Zero == 0 && c.Device.MemoryGiB == 0, packBytes
 		}
+		o.LeaveExperts = p.leaveExperts
 	}
 	o.BriefGrads = !gpu && p.grid.Size(grid.Data) == 1 && c.Batch.Sequences <= c.Batch.Microbatch && !c.Pipeline.PostValidation
 	if !gpu { // a GPU needs the same addresses in every step, for its graphs
@@ -191,6 +194,7 @@ func (p *Plan) make(sizes stages.Config) error {
 	if err := p.checkZero(); err != nil { // of copies with other settings
 		return err
 	}
+	p.limitPacks()
 	p.memo = new(memo)
 	return nil
 }

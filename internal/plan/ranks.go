@@ -138,6 +138,10 @@ func (p *Plan) CheckGPU(ranks []int, freeBytes int64) error {
 // CheckRanks rejects ranks that do not fit into this machine's memory, with the copies of
 // their parts of a checkpoint and the shadows of shadowed. All ranks are assumed to have equal parts.
 func (p *Plan) CheckRanks(ranks, shadowed []int) error {
+	return p.withFewerPacks(func() error { return p.checkRanks(ranks, shadowed) })
+}
+
+func (p *Plan) checkRanks(ranks, shadowed []int) error {
 	var tensors float64 // bytes
 	for _, r := range ranks {
 		stage := p.stageOf(r)
