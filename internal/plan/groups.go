@@ -118,7 +118,8 @@ func (p *Plan) dryOptions(stage int, at place) stages.Options {
 	})
 	o.MemoryBytes = 0 // the dry run must find what a step needs, without a limit
 	if n := p.grid.Size(grid.Copies); n > 1 {
-		o.Data = stages.DataParallel{Group: dryMember(grid.Copies, at.replica, n), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
+		o.Data = stages.DataParallel{Group: dryMember(grid.Copies, at.replica, n), Zero: p.zero(), WholeGrads: p.wholeGrads,
+			HoldWeights: p.holdWeights}
 	}
 	if n := p.grid.Size(grid.Expert); n > 1 {
 		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
