@@ -28,8 +28,8 @@ func (p *Plan) CheckRenewal() error {
 		return fmt.Errorf("%w: each rank of an expert group has its own experts (parallel.expert = %d)", ErrNoHolder,
 			p.grid.Size(grid.Expert))
 	case slices.Max(p.cfg.Parallel.Tensor) > 1 && p.cfg.Muon(): // those that are left could not end an update that has begun
-		return fmt.Errorf("%w: the ranks of a tensor group make matrices orthogonal together (optimizer.name = \"muon\", "+
-			"parallel.tensor = %d)", ErrNoHolder, slices.Max(p.cfg.Parallel.Tensor))
+		return fmt.Errorf("%w: the ranks of a tensor group make matrices orthogonal together (name = \"muon\" of [optimizer] or a "+
+			"group, parallel.tensor = %d)", ErrNoHolder, slices.Max(p.cfg.Parallel.Tensor))
 	case Optimizer(p.cfg).State != tensorops.Float32:
 		return fmt.Errorf("%w: the optimizer state is stored in %s (optimizer.state_dtype)", ErrNoHolder, p.cfg.Optimizer.StateDType)
 	case !p.model.Config.Language():

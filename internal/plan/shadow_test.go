@@ -88,6 +88,8 @@ func TestHolder(t *testing.T) {
 		{"muon", []string{"pipeline.stages=2", "optimizer.name=muon"}, Shadows{At: []int{1, 0}}, []int{1}, ""},
 		{"muon in tensor groups", []string{"pipeline.stages=2", "parallel.tensor=[1,2]", "parallel.data=2", "optimizer.name=muon"},
 			Shadows{}, []int{1}, "parallel.tensor = 2"},
+		{"muon for some weights in tensor groups", []string{"parallel.tensor=2", "parallel.data=2",
+			`optimizer.group=[{match = ["*mlp*"], name = "muon"}]`}, Shadows{}, []int{1}, "parallel.tensor = 2"},
 		{"muon in tensor groups, shadows", []string{"pipeline.stages=2", "parallel.tensor=[1,2]", "optimizer.name=muon"},
 			Shadows{At: []int{1, 2, 0}}, []int{1}, "parallel.tensor = 2"},
 	} {
