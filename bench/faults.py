@@ -110,11 +110,11 @@ class Cluster:
                     return
                 self.start(name)
 
-    def with_ranks(self):
-        """The names of the workers that compute."""
+    def hosts(self):
+        """The name of each rank's worker."""
         text = subprocess.run([ENGINE, "status", "--json"], env=self.environment(), capture_output=True, text=True, timeout=LIMIT_S,
                               check=True).stdout
-        return sorted({a["host"] for a in actors_of(json.loads(text)) if a.get("host") and a.get("rank", -1) >= 0})
+        return {a["rank"]: a["host"] for a in actors_of(json.loads(text)) if a.get("host") and a.get("rank", -1) >= 0}
 
     def end(self):
         with self.lock:
@@ -190,7 +190,7 @@ def wait(holds, what):
 
 def strike(o, cluster, run, moment, number):
     """Makes one failure and returns when it was noticed and when the run was where it had been, in seconds after it."""
-    names = cluster.with_ranks()
+    names = sorted(set(cluster.hosts().values()))
     name = moment.choice(names) if o.mode != "drains" else names[number % len(names)]
     with run.changed:
         first = len(run.events)

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from faults import ENGINE, LIMIT_S, ROOT, Cluster, Run, actors_of
+from faults import ENGINE, LIMIT_S, ROOT, Cluster, Run
 
 MIB = 1 << 20
 
@@ -77,9 +77,7 @@ def measure(o, shadow):
     try:
         run = Run(cluster, config(o, shadow, place / "out"), o.stages + 1)
         run.await_event("step 7", lambda e: e["event"] == "step" and e["step"] >= 7)
-        status = subprocess.run([ENGINE, "status", "--json"], env=cluster.environment(), capture_output=True, text=True, timeout=LIMIT_S,
-                                check=True).stdout
-        hosts = {a["rank"]: a["host"] for a in actors_of(json.loads(status)) if a.get("host") and a.get("rank", -1) >= 0}
+        hosts = cluster.hosts()
         shared = {name: line(p.pid, "RssShmem") for name, p in cluster.workers.items()}
         run.process.wait(LIMIT_S)
         peaks = {name: line(p.pid, "VmHWM") for name, p in cluster.workers.items()}

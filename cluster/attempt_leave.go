@@ -12,10 +12,9 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 )
 
-// leaving handles a beat of a worker that was told to stop. The worker gets no more ranks. If it has ranks of a run, the
-// run writes a checkpoint and continues without it; the worker leaves when its ranks are released, or when its grace time
-// is over. Without ranks it is removed after leaveGrace. If the whole cluster stops, the runs write their last checkpoints
-// with this worker's help.
+// leaving handles a beat of a worker that was told to stop. The worker gets no more ranks. If it has ranks of a run, others get them
+// (attempt.leave); the worker leaves when its ranks are released, or when its grace time is over. Without ranks it is removed after
+// leaveGrace. If the whole cluster stops, the runs write their last checkpoints with this worker's help.
 func (c *Coordinator) leaving(id uuid.UUID, grace time.Duration) {
 	c.mu.Lock()
 	if w := c.workers[id]; w != nil && !w.exits {

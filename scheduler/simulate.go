@@ -101,7 +101,7 @@ func (m Machine) partCost(rank int, a Action, n int) (float64, error) {
 	return share(c, int(a.Part), n), err
 }
 
-// share returns the share of part k, from 1, of n parts of a cost. The shares are equal but for a
+// share returns the share of part k, from 1, of n parts of a cost. The shares are equal, except for
 // rounding, and their sum is the cost: with whole costs all times are exact, and a table in parts has
 // the credits of the whole one.
 func share(cost float64, k, n int) float64 {

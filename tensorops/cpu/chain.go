@@ -6,9 +6,9 @@ import "github.com/troupe-ml/troupe/tensorops"
 // own cache.
 const chainLen = 8192
 
-// chainOf are the operations at the begin of a list, from an AddScaled on, that work element by element on as many elements. One after
+// chainOf are the operations at the beginning of a list, from an AddScaled on, that work element by element on as many elements. One after
 // the other they are carried out on some elements at a time, which then come from memory once. The bits are those of whole operations:
-// no two operands share memory, but for those that are the same elements in the same places.
+// operands share no memory, unless they are the same elements in the same places.
 func chainOf(ops []tensorops.Op) []tensorops.Op {
 	if ops[0].Kind != tensorops.KindAddScaled {
 		return nil
