@@ -1,8 +1,9 @@
 """What the failures of workers cost a run of about 100 million parameters, on one machine (Linux).
 
 Starts a coordinator and workers of bin/engine (make build), trains, and kills (-9) or drains workers. It prints for each failure
-when it was noticed and when the step in progress at the failure had ended again (back), and at the end the median and the worst,
-the throughput beside that of the same run without failures, and how many losses and norms differ from it.
+when it was noticed, when that step had ended, and when the run was as far in it as at the failure (back: the rest of a step earlier).
+At the end it prints medians and worst cases, the throughput beside that of the same run without failures, and how many losses and
+norms differ from it.
 
     python3 bench/faults.py kills --layout shadows --faults 40      # random moments; 40 kills take about 10 minutes
     python3 bench/faults.py kills --layout replicas --faults 40
@@ -153,8 +154,9 @@ class Run:
             self.changed.notify_all()
 
     def step(self):
+        """The last step, and when it ended."""
         with self.changed:
-            return next((e["step"] for _, e in reversed(self.events) if e["event"] == "step"), 0)
+            return next((e["step"], t) for t, e in reversed(self.events) if e["event"] == "step")
 
     def await_event(self, what, want, first=0, limit=LIMIT_S):
         until = time.monotonic() + limit
@@ -188,34 +190,47 @@ def wait(holds, what):
         time.sleep(0.02)
 
 
-def strike(o, cluster, run, moment, number):
-    """Makes one failure and returns when it was noticed and when the run was where it had been, in seconds after it."""
+def strike(o, cluster, run, moment, number, step_s):
+    """Makes one failure and returns when it was noticed, when the run was where it had been, and when its step ended, in seconds after it."""
     names = sorted(set(cluster.hosts().values()))
     name = moment.choice(names) if o.mode != "drains" else names[number % len(names)]
     with run.changed:
         first = len(run.events)
-    step, at = run.step(), time.monotonic()
+    (step, began), at = run.step(), time.monotonic()
     if o.mode == "drains":
         subprocess.run([ENGINE, "drain", name, "--no-wait"], env=cluster.environment(), check=True, timeout=LIMIT_S, capture_output=True)
     else:
         cluster.workers[name].kill()
     came, e = run.await_event("a replacement", lambda e: e["event"] in ("replace", "restart", "regroup"), first)
-    back, _ = run.await_event("the step in progress", lambda e: e["event"] == "step" and e["step"] > step, first)
+    ended, _ = run.await_event("the step in progress", lambda e: e["event"] == "step" and e["step"] > step, first)
+    back = ended - max(0, step_s - (at - began))
     if e["event"] != "replace":
         print(f"{number:3}  {name}: {e['event']}: {e.get('why') or e.get('text')}", flush=True)
         return None
     noticed = came - at - e["loaded_s"]
     print(f"{number:3}  {name} in step {step + 1}: noticed {noticed:.3f} s, halted {e['halted_s']:.3f}, found {e['found_s']:.3f}, loaded "
-          f"{e['loaded_s']:.3f}, {e['bytes'] / 1e6:.0f} MB; kept ones read {e['kept_bytes']}; back {back - at:.2f} s", flush=True)
+          f"{e['loaded_s']:.3f}, {e['bytes'] / 1e6:.0f} MB; kept ones read {e['kept_bytes']}; back {back - at:.2f} s, "
+          f"the step's end {ended - at:.2f}", flush=True)
     if o.mode == "drains":  # so that it can have ranks again
         cluster.workers[name].terminate()
-    return noticed, back - at
+    return noticed, back - at, ended - at
+
+
+def ends(run, begin, end):
+    """When steps ended, between two times."""
+    return [t for t, e in run.events if e["event"] == "step" and begin <= t <= end]
 
 
 def rate(run, begin, end):
     """Steps a second between two times."""
-    at = [t for t, e in run.events if e["event"] == "step" and begin <= t <= end]
-    return len(at) / (end - begin)
+    return len(ends(run, begin, end)) / (end - begin)
+
+
+def share_of_median(run, begin, end):
+    """Which share of the time steps would have taken if each had taken the median time of a step. Most steps meet no failure, so
+    a machine whose speed changes during the run changes this less than the rate beside that of another time."""
+    at = ends(run, begin, end)
+    return len(at) * statistics.median(b - a for a, b in zip(at, at[1:])) / (end - begin)
 
 
 def main():
@@ -250,18 +265,19 @@ def main():
                 time.sleep(moment.uniform(1, 3) / calm)
             else:
                 time.sleep(max(0, begin + o.seconds * (number + 0.5) - time.monotonic()))
-            figures.append(strike(o, cluster, run, moment, number))
+            figures.append(strike(o, cluster, run, moment, number, 1 / calm))
             number += 1
         if o.mode != "kills":
             time.sleep(max(0, begin + o.seconds * number - time.monotonic()))
-        share = rate(run, begin, time.monotonic()) / calm
+        now = time.monotonic()
+        share, between = rate(run, begin, now) / calm, share_of_median(run, begin, now)
         run.stop()
         good = [f for f in figures if f]
         print(f"{len(figures)} failures, {len(figures) - len(good)} of them without a replacement")
-        for i, what in enumerate(("noticed", "back")):
+        for i, what in enumerate(("noticed", "back", "the step's end")):
             if good:
                 print(f"{what}: median {statistics.median(f[i] for f in good):.3f} s, worst {max(f[i] for f in good):.3f} s")
-        print(f"throughput: {100 * share:.1f} % of that without failures")
+        print(f"throughput: {100 * share:.1f} % of that without failures; {100 * between:.1f} % if each step took as long as the median one")
         if not o.no_bits:
             got = run.figures()
             again = Run(cluster, config(o, place / "again"))
