@@ -18,6 +18,9 @@ import tempfile
 
 from faults import ENGINE, LIMIT_S, ROOT, Cluster, Run
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
+from side import head, row  # noqa: E402
+
 MIB = 1 << 20
 
 
@@ -100,16 +103,14 @@ def main():
     p.add_argument("--shadow", nargs="+", default=["off", "on"])
     o = p.parse_args()
     off = 0
-    print("| shadow | rank | tensors, MiB | checkpoint | shadow | predicted | measured | measured by predicted | shared |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    head("shadow", "rank", "tensors, MiB", "checkpoint", "shadow", "predicted", "measured", "measured by predicted", "shared")
     for shadow in o.shadow:
         want, got, idle = measure(o, shadow)
         for rank, parts in enumerate(want):
             private, shared = got[rank]
             ratio = private / sum(parts)
             off = max(off, abs(ratio - 1))
-            print(f"| {shadow} | {rank} | " + " | ".join(f"{b / MIB:,.0f}" for b in (*parts, sum(parts), private)) +
-                  f" | {ratio:.3f} | {shared / MIB:,.0f} |", flush=True)
+            row(shadow, rank, *(f"{b / MIB:,.0f}" for b in (*parts, sum(parts), private)), f"{ratio:.3f}", f"{shared / MIB:,.0f}")
     print(f"\nA worker without ranks held {idle / MIB:.0f} MiB. The largest difference is {100 * off:.1f} %.")
     sys.exit(1 if 100 * off > o.within else 0)
 
