@@ -348,6 +348,7 @@ func TestWorkerSaysWhy(t *testing.T) {
 	address := first.Address()
 	log, stop := works(t, cluster.WorkerConfig{Join: address, Token: workerToken(t, first), Name: "w", CertFile: certs})
 	log.eventually(t, "msg=\"joined the cluster\"")
+	time.Sleep(300 * time.Millisecond) // so that it has dialed back: otherwise it waits 30 s for the coordinator's addresses
 	first.Close()
 	log.eventually(t, "can't reach the coordinator; the worker keeps trying")
 	next := coordinator(t, address, "") // of another folder
@@ -358,7 +359,7 @@ func TestWorkerSaysWhy(t *testing.T) {
 	}
 	log, stop = works(t, cluster.WorkerConfig{Join: address, Name: "w", CertFile: certs}) // with what it has from the first
 	log.eventually(t, another)
-	time.Sleep(3 * time.Second) // a few tries
+	time.Sleep(time.Second) // a few tries
 	if n := strings.Count(log.String(), another); n != 1 {
 		t.Errorf("said %d times, want once:\n%s", n, log)
 	}

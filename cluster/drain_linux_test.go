@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,20 +16,21 @@ func TestDrain(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		handOver time.Duration
+		steps    int
+		drained  []int // ranks
 		source   []string
 	}{
-		{"shadows", 0, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
-		{"replicas", 0, []string{"parallel.data=3"}},
-		{"too long", time.Millisecond, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
+		{"shadows", 0, 12, []int{1, 0, 2}, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
+		{"replicas", 0, 12, []int{1, 0, 2}, []string{"parallel.data=3"}},
+		{"too long", time.Millisecond, 5, []int{1}, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
 	} {
 		if c.name == "replicas" && !long {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			const steps = 12
 			g := newGroup(t, &group{boss: settings{HandOver: c.handOver}})
 			g.join(t, workers(6)...)
-			sets := append([]string{"run.steps=12", "run.checkpoint_every=0", "run.eval_every=0", "batch.sequences=192",
+			sets := append([]string{fmt.Sprintf("run.steps=%d", c.steps), "run.checkpoint_every=0", "run.eval_every=0", "batch.sequences=192",
 				"cluster.max_restarts=0", "cluster.rebalance=false"}, c.source...) // steps that take some time
 			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
 			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
@@ -36,7 +38,7 @@ func TestDrain(t *testing.T) {
 			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 6, Seconds: patience.Seconds()})
 			abandoned := 0
 			place := begin
-			for _, rank := range []int{1, 0, 2} {
+			for _, rank := range c.drained {
 				name := withRanks(t, g, rank)
 				g.await(t, "the next attempt's step", place, patience, kindOf("step"))
 				place = g.line.place()
@@ -57,11 +59,11 @@ func TestDrain(t *testing.T) {
 				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 			}
 			if c.handOver == 0 && abandoned > 0 || c.handOver > 0 && abandoned == 0 {
-				t.Errorf("%d of 3 steps in progress were abandoned\n%s", abandoned, g.describe())
+				t.Errorf("%d of %d steps in progress were abandoned\n%s", abandoned, len(c.drained), g.describe())
 			}
-			sameRun(t, want, out, steps)
+			sameRun(t, want, out, c.steps)
 			marks, kinds := marksOf(t, out)
-			if kinds[telemetry.MarkReplace] != 3 || kinds[telemetry.MarkRestart]+kinds[telemetry.MarkResume] > 0 {
+			if kinds[telemetry.MarkReplace] != len(c.drained) || kinds[telemetry.MarkRestart]+kinds[telemetry.MarkResume] > 0 {
 				t.Errorf("the marks are %v", marks)
 			}
 		})
