@@ -3,7 +3,9 @@ package stages_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -205,8 +207,9 @@ func TestGradientIsTheSlope(t *testing.T) {
 			t.Cleanup(dev.Close)
 			w := newWhole(t, dev, c)
 			mbs := microbatches(c, 3, 4, 2)
-			grads := w.grads(mbs)
-			for name, g := range grads {
+			grads, r := w.grads(mbs), rand.New(rand.NewPCG(1, 2))
+			for _, name := range slices.Sorted(maps.Keys(grads)) {
+				g := grads[name]
 				var scale float64
 				for _, v := range g {
 					scale = math.Max(scale, math.Abs(v))
@@ -214,13 +217,18 @@ func TestGradientIsTheSlope(t *testing.T) {
 				if scale == 0 {
 					t.Errorf("%s: the gradient is zero", name)
 				}
-				for j := 0; j < len(g); j += 1 + len(g)/6 {
+				one, middle, all := make([]float64, len(g)), make([]float64, len(g)), make([]float64, len(g))
+				one[0], middle[len(g)/2] = 1, 1
+				for j := range all { // of length 1, so that every element counts
+					all[j] = float64(1-2*r.IntN(2)) / math.Sqrt(float64(len(g)))
+				}
+				for _, direction := range [][]float64{one, middle, all} {
 					// Richardson's extrapolation of two central differences: the
 					// error falls with h⁴.
-					coarse, fine := w.slope(name, j, 1.0/4096, mbs), w.slope(name, j, 1.0/8192, mbs)
-					want := (4*fine - coarse) / 3
-					if math.Abs(g[j]-want) > 1e-6*scale {
-						t.Errorf("%s[%d]: gradient %.9g, slope %.9g", name, j, g[j], want)
+					coarse, fine := w.slope(name, direction, 1.0/4096, g, mbs), w.slope(name, direction, 1.0/8192, g, mbs)
+					if off := (4*fine - coarse) / 3; math.Abs(off) > 1e-6*scale {
+						t.Errorf("%s: along %.3g…, the slope is %.3g away from the gradient's, whose largest element is %.3g", name,
+							direction[:min(4, len(g))], off, scale)
 					}
 				}
 			}
@@ -228,20 +236,23 @@ func TestGradientIsTheSlope(t *testing.T) {
 	}
 }
 
-// slope is the central difference of the loss in one weight, with steps that
-// float32 holds exactly or whose real size is used.
-func (w *whole) slope(name string, j int, h float32, mbs []stages.Microbatch) float64 {
+// slope is the central difference of the loss along a direction, less that which the gradient g predicts. A weight's real step counts,
+// which float32 rounds.
+func (w *whole) slope(name string, direction []float64, h float64, g []float64, mbs []stages.Microbatch) float64 {
 	v := w.weights[name]
-	at := v[j]
-	defer func() { v[j] = at; w.load() }()
-	v[j] = at + h
-	up := float64(v[j])
-	w.load()
-	plus := w.loss(mbs)
-	v[j] = at - h
-	down := float64(v[j])
-	w.load()
-	return (plus - w.loss(mbs)) / (up - down)
+	at := slices.Clone(v)
+	defer func() { copy(v, at); w.load() }()
+	move := func(by float64) (loss, predicted float64) {
+		for j := range v {
+			v[j] = float32(float64(at[j]) + by*direction[j])
+			predicted += g[j] * (float64(v[j]) - float64(at[j]))
+		}
+		w.load()
+		return w.loss(mbs), predicted
+	}
+	plus, up := move(h)
+	minus, down := move(-h)
+	return (plus - minus - (up - down)) / (2 * h)
 }
 
 // The CPU device's gradients against the float64 oracle's.
