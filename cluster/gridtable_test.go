@@ -72,6 +72,8 @@ var gridTable = []struct {
 		nil, ""},
 	// Experts, whole on each rank and shared.
 	{"dp2, experts", []string{moe, "parallel.data=2"}, nil, ""},
+	{"tp2, experts", []string{moe, "parallel.tensor=2"}, nil, ""},
+	{"tp2 pp2 sequence, experts", []string{moe, "parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2"}, []string{"zb-h1"}, ""},
 	{"dp2 ep2, experts", []string{moe, "parallel.data=2", "parallel.expert=2"}, nil, "dp2, experts"},
 	{"dp4, experts", []string{moe, "parallel.data=4"}, nil, ""},
 	{"dp4 ep2, experts", []string{moe, "parallel.data=4", "parallel.expert=2"}, nil, "dp4, experts"},

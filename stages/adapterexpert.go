@@ -118,9 +118,9 @@ func (m *Model) adaptExperts(match *adapterMatch, f *expertFFN) error {
 		}
 		shape := u.param.Whole // [E, out, in]
 		bound := 1 / math.Sqrt(float64(shape[2]))
-		f.adapters[i] = &expertAdapter{rank: rank, alpha: alpha, scale: a.scale(rank, alpha),
+		f.adapters[i] = m.cutAdapter(&expertAdapter{rank: rank, alpha: alpha, scale: a.scale(rank, alpha),
 			a: m.adapterParam(names[0]+AdapterA, Init{Uniform: bound}, shape[0], rank, shape[2]),
-			b: m.adapterParam(names[0]+AdapterB, zeros, shape[0], shape[1], rank)}
+			b: m.adapterParam(names[0]+AdapterB, zeros, shape[0], shape[1], rank)}, i)
 	}
 	return nil
 }

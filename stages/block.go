@@ -248,7 +248,13 @@ func (b *block) layerGrad(c *pass, s *blockState, dy tensorops.Tensor) tensorops
 	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1])
 	s.dm = dm
 	n := c.gatherAhead(&b.norm2, s.h)
-	s.dn2 = b.ffn.inputGrad(c, s.ffn, s.h, dm, func() tensorops.Tensor { return c.gathered(b.norm2.recompute(c, s.h)) })
+	s.dn2 = b.ffn.inputGrad(c, s.ffn, s.h, dm, func() tensorops.Tensor {
+		if all := n.wait(c); all.Valid() { // experts may need it sooner
+			n = ahead{}
+			return all
+		}
+		return c.gathered(b.norm2.recompute(c, s.h))
+	})
 	all := n.wait(c)
 	s.dn2 = c.totalBeside(s.dn2, func() { b.ffnWeightGrad(c, s, all, true) })
 	s.didNorms[0] = b.norm2.grads(c, dh, s.dn2, s.h, s.stats2, dy)

@@ -44,9 +44,9 @@
 //
 // With Options.Tensor a stage has a slice of its layers (tensorparallel.go) and records its group's
 // collectives among its operations (tensorpass.go). Param.Split says how a parameter is cut: a
-// linear layer by its outputs and the next one by its inputs, attention by whole heads, embedding
-// and head by rows of the vocabulary. A rank without a token's row adds zeros. For the loss, ranks
-// exchange two numbers for each row. With Sequence each rank has some positions of the residual
+// linear layer by its outputs and the next one by its inputs, attention by whole heads, each expert
+// by its width (experttensor.go), embedding and head by rows of the vocabulary. A rank without a
+// token's row adds zeros. For the loss, ranks exchange two numbers for each row. With Sequence each rank has some positions of the residual
 // stream. They are gathered before the products, and after the products their sums are scattered. A
 // backward records its weight gradients while the group sums the input gradient (List.Begin,
 // List.Await).

@@ -24,7 +24,9 @@ func (f *expertFFN) biasOf(c *pass, w use) tensorops.Tensor {
 		case f.up:
 			return c.weight(b.up)
 		case f.down:
-			return c.weight(b.down)
+			if c.addsOnce() {
+				return c.weight(b.down)
+			}
 		}
 	}
 	return tensorops.Tensor{}
@@ -32,7 +34,7 @@ func (f *expertFFN) biasOf(c *pass, w use) tensorops.Tensor {
 
 // weighBias adds what the bias of the outputs contributes to the gradient of the routing weights.
 func (f *expertFFN) weighBias(c *pass, s *expertState, dweights, dy tensorops.Tensor) {
-	if f.biases != nil {
+	if f.biases != nil && c.addsOnce() {
 		c.WeighBias(dweights, dy, c.weight(f.biases.down), s.experts)
 	}
 }

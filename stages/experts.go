@@ -10,7 +10,7 @@ type expertFFN struct {
 	spec           expertSpec
 	act            tensorops.GateOpts
 	router         use               // [E, C]
-	gate, up, down use               // the experts' matrices one after another: [E, F, C] two times, and [E, C, F]
+	gate, up, down use               // the experts' matrices one after another: [E, F, C] two times, and [E, C, F], or parts of them
 	biases         *expertBiases     // nil: there are none
 	adapters       [3]*expertAdapter // of gate, up and down; nil: none
 	bias           use               // [E], if the router has one
@@ -141,8 +141,8 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	if f.shared == nil {
 		c.Free(n)
 	}
-	s.u[0] = f.product(c, s, rows, f.gate, c.inner(), f.spec.width)
-	s.u[1] = f.product(c, s, rows, f.up, c.inner(), f.spec.width)
+	s.u[0] = f.product(c, s, rows, f.gate, c.inner(), f.gate.param.Shape[1])
+	s.u[1] = f.product(c, s, rows, f.up, c.inner(), f.up.param.Shape[1])
 	f.adapters[ofGate].forward(c, s, s.u[0], rows)
 	f.adapters[ofUp].forward(c, s, s.u[1], rows)
 	c.Free(rows)
@@ -211,7 +211,8 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	dweights := f.weightGrads(c, s, ofWeights.came)
 	f.weighBias(c, s, dweights, dy)
 	s.dlogits = c.AllocLike(s.scores)
-	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, s.logits, f.spec.routeGrad(c.rows(), c.mb.Sequences))
+	losses, logits := c.lossesOnce(f.spec.routeGrad(c.rows(), c.mb.Sequences), s.logits)
+	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, logits, losses)
 	c.Free(dweights)
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, back.came, s.places, tensorops.Tensor{})

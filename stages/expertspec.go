@@ -149,7 +149,8 @@ func (x expertSpec) flops(hidden float64) float64 {
 // experts adds a layer's router and experts.
 func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 	x, n, hidden := spec.experts, f.names.experts, m.Config.Hidden
-	ffn := &expertFFN{spec: x, act: spec.act, router: m.add(at+n.router+weightEnd, normalInit, x.count, hidden)}
+	router := parted(m.add(at+n.router+weightEnd, normalInit, x.count, hidden), byHeads)
+	ffn := &expertFFN{spec: x, act: spec.act, router: router}
 	bias := func(name string, dims ...int) use {
 		u := m.add(at+name+biasEnd, zeros, dims...)
 		u.param.Decay = false
@@ -158,21 +159,22 @@ func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 	if x.biases {
 		ffn.biases = &expertBiases{router: bias(n.router, x.count)}
 	}
-	matrices := func(name string, init Init, out, in int) (w, b use) {
+	matrices := func(name string, init Init, out, in, dim int) (w, b use) {
 		name = n.list + "." + name
-		w = m.cutExperts(m.add(at+name+weightEnd, init, x.count, out, in))
+		w = m.cutExperts(m.byWidth(m.add(at+name+weightEnd, init, x.count, out, in), dim))
 		if x.biases {
 			b = bias(name, x.count, out)
 		}
 		return w, b
 	}
 	var b expertBiases
-	ffn.gate, b.gate = matrices(n.gate, normalInit, x.width, hidden)
-	ffn.up, b.up = matrices(n.up, normalInit, x.width, hidden)
-	ffn.down, b.down = matrices(n.down, m.residualInit(), hidden, x.width)
+	ffn.gate, b.gate = matrices(n.gate, normalInit, x.width, hidden, 1)
+	ffn.up, b.up = matrices(n.up, normalInit, x.width, hidden, 1)
+	ffn.down, b.down = matrices(n.down, m.residualInit(), hidden, x.width, 2)
 	if x.biases {
 		ffn.biases.gate, ffn.biases.up, ffn.biases.down = b.gate, b.up, b.down
 	}
+	m.cutBiases(ffn.biases)
 	n.files(ffn, at, hidden)
 	if x.router.Bias {
 		ffn.bias = m.loadBias(at+n.bias, x.count, x.biasRate)

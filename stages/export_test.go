@@ -6,9 +6,14 @@ import (
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
-// Objective is what a chunk's gradient is the gradient of, at a loss scale of 1: the
-// main loss and the weighted losses of multi-token prediction.
+// Objective is what the gradient of a chunk with all layers is the gradient of, at a loss scale of 1.
 func (s *Stage) Objective(chunk, index int) float64 {
+	_, f := s.find(chunk, index)
+	return s.TargetLoss(chunk, index) + s.balance(f)
+}
+
+// TargetLoss is the part of it that the chunk with the head has: the main loss and the weighted losses of multi-token prediction.
+func (s *Stage) TargetLoss(chunk, index int) float64 {
 	_, f := s.find(chunk, index)
 	st := f.states[len(f.states)-1].(*headState)
 	sum, _ := st.sum(0)
@@ -17,7 +22,7 @@ func (s *Stage) Objective(chunk, index int) float64 {
 		loss, _ := st.sum(k)
 		sum += c.MTPWeight / float64(c.MTPLayers) * loss
 	}
-	return sum + s.balance(f)
+	return sum
 }
 
 // balance is the weighted balance loss and z-loss of a microbatch whose backward has not begun, on a device of float64 numbers.

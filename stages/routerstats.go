@@ -49,6 +49,9 @@ func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 		l.Fetch(tensorops.HostBytes(t.host), t.sums)
 		l.Fill(t.sums, 0)
 	}
+	if s.opts.Tensor.rank() > 0 { // the ranks of a tensor group route the same tokens
+		return func() []RouterStats { return nil }
+	}
 	return func() (all []RouterStats) {
 		for _, t := range s.routed {
 			if t.host[tensorops.RouteRows] > 0 {

@@ -44,15 +44,15 @@ func (f *decoder) sharedExpert(m *Model, spec layerSpec, at string) *sharedExper
 	x, n := spec.experts, f.names.experts
 	layer := at
 	at += n.shared + "."
-	dense, hidden := spec, m.Config.Hidden
+	dense := spec
 	dense.ffn, dense.gated, dense.experts = x.sharedWidth, true, expertSpec{}
 	s := &sharedExpert{isGated: x.sharedGate}
 	s.spec = dense
-	s.up = []linear{f.whole(m, at+n.gate, normalInit, false, hidden, x.sharedWidth), f.whole(m, at+n.up, normalInit, false, hidden,
-		x.sharedWidth)}
-	s.down = f.whole(m, at+n.down, m.residualInit(), false, x.sharedWidth, hidden)
-	if s.isGated {
-		s.gate = f.whole(m, layer+n.sharedGate, normalInit, false, hidden, 1)
+	s.up = []linear{f.column(m, at+n.gate, false, x.sharedWidth, x.sharedWidth), f.column(m, at+n.up, false, x.sharedWidth, x.sharedWidth)}
+	s.down = f.row(m, at+n.down, false, x.sharedWidth, x.sharedWidth)
+	if s.isGated { // every rank of a tensor group computes the gate, and has a part of its gradient
+		s.gate = f.whole(m, layer+n.sharedGate, normalInit, false, m.Config.Hidden, 1)
+		s.gate.w = parted(s.gate.w, byHeads)
 	}
 	return s
 }

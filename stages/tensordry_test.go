@@ -107,7 +107,7 @@ func TestTensorParallelOverlaps(t *testing.T) {
 				switch o := &backward.Ops()[i]; {
 				case o.Kind == tensorops.KindCollective && o.Has(tensorops.FlagLater):
 					begun, products = begun+1, 0
-				case o.Kind == tensorops.KindMatMul:
+				case o.Kind == tensorops.KindMatMul, o.Kind == tensorops.KindGroupedMatMul, o.Kind == tensorops.KindGroupedWeightGrad:
 					products++
 				case o.Kind == tensorops.KindAwait && o.Await().Number == 0:
 					t.Errorf("%s, sequence %v: it waits for all collectives", name, sequence)

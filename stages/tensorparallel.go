@@ -10,8 +10,8 @@ import (
 
 // TensorParallel describes the group of ranks that share the layers of a stage. Each rank of the
 // group holds a slice of every large parameter (Param.Split), computes with it, and adds its
-// results to those of the others. All ranks record the same passes in the same order. With the zero
-// value the stage holds whole layers.
+// results to those of the others. Of experts it has a part of each: see experttensor.go. All ranks
+// record the same passes in the same order. With the zero value the stage holds whole layers.
 //
 // A sum over ranks is rounded in another order than that of one product. So the size of the group
 // changes the last bits of the result; they are the same in every run.
@@ -55,9 +55,9 @@ func (m *Model) CheckTensor(size int) error {
 	case m.passing.any():
 		return fmt.Errorf("%w: tensor parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
 			size, c.passed())
-	case !c.Experts.none():
-		return fmt.Errorf("%w: tensor parallelism of %d: the layers with experts cannot be split: use pipeline or data parallelism",
-			ErrModel, size)
+	case !c.Latent.none():
+		return fmt.Errorf("%w: tensor parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
+			size, latentSwitch)
 	case c.Heads%size != 0:
 		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads are not a multiple of it", ErrModel, size, c.Heads)
 	case c.KVHeads%size != 0 && size%c.KVHeads != 0:
@@ -68,7 +68,7 @@ func (m *Model) CheckTensor(size int) error {
 	case c.FFN < size || c.Vocab < size:
 		return fmt.Errorf("%w: tensor parallelism of %d exceeds the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
 	}
-	return nil
+	return m.checkExpertWidths(size)
 }
 
 // shard returns the model of one rank of the groups: the same layers and parameters, with the sizes
@@ -107,7 +107,7 @@ type gradSum uint8
 const (
 	alike      gradSum = iota // every rank computes the same gradient, or has its own slice
 	bySequence                // parts if the ranks have different positions
-	byHeads                   // always parts: the ranks have different heads
+	byHeads                   // always parts: the ranks have different heads, or parts of experts
 )
 
 // summed reports whether a parameter's gradients have to be added over the ranks.

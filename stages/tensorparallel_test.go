@@ -174,7 +174,7 @@ func (r *teamRank) passes(mbs []stages.Microbatch, separate bool) (losses []floa
 				return nil, err
 			}
 		}
-		losses = append(losses, r.stage.Objective(last, mbs[i].Index))
+		losses = append(losses, r.stage.TargetLoss(last, mbs[i].Index))
 		r.report = append(r.report, r.stage.Report(last, mbs[i].Index))
 		if !mbs[i].Train {
 			r.stage.Finish(last, mbs[i].Index)

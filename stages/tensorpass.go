@@ -158,24 +158,27 @@ func (c *pass) ofPositions(t tensorops.Tensor, positions int) tensorops.Tensor {
 // dropout records y = skip + x with some elements of x dropped, at a site of the residual stream.
 // An element's random bits are those of its sequence, position and feature.
 func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
-	c.masked(y, x, skip, s, c.Dropout)
+	c.masked(y, x, skip, s, c.positions(), c.residualRuns(), c.Dropout)
 }
 
-// jitter records x with random factors, plus skip: see tensorops.List.Jitter.
-func (c *pass) jitter(y, x, skip tensorops.Tensor, s site) { c.masked(y, x, skip, s, c.Jitter) }
+// jitter records x with random factors, plus skip, for the positions that the ranks of a tensor group have together: see
+// tensorops.List.Jitter.
+func (c *pass) jitter(y, x, skip tensorops.Tensor, s site) {
+	c.masked(y, x, skip, s, c.mb.Positions, c.runs(), c.Jitter)
+}
 
-// masked records an operation with the random bits of a site.
-func (c *pass) masked(y, x, skip tensorops.Tensor, s site, record func(y, x, skip tensorops.Tensor, m tensorops.Mask)) {
+// masked records an operation with the random bits of a site, on tensors with some positions of each sequence, whose runs are given.
+func (c *pass) masked(y, x, skip tensorops.Tensor, s site, positions int, runs []run, record func(y, x, skip tensorops.Tensor,
+	m tensorops.Mask)) {
 	width, places := y.Cols(), c.places()
 	m := c.mask(s, places*width)
-	runs := c.residualRuns()
-	if m.P == 0 || len(runs) == 1 && !c.sequence() && (c.mb.Sequences == 1 || c.mb.Positions == places) {
+	if m.P == 0 || len(runs) == 1 && positions == c.mb.Positions && (c.mb.Sequences == 1 || c.mb.Positions == places) {
 		record(y, x, skip, m)
 		return
 	}
 	for b := range c.mb.Sequences {
 		for _, r := range runs {
-			lo, hi := b*c.positions()+r.lo, b*c.positions()+r.hi
+			lo, hi := b*positions+r.lo, b*positions+r.hi
 			part := m
 			part.First += uint64((b*places + r.first) * width)
 			record(y.RowRange(lo, hi), x.RowRange(lo, hi), skip.RowRange(lo, hi), part)

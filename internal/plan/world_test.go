@@ -174,6 +174,7 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.tensor=[2,4] pipeline.stages=2 pipeline.schedule=gpipe parallel.edges=scatter",
 		"parallel.tensor=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=interleaved parallel.edges=broadcast model.mtp_layers=1",
 		"parallel.tensor=2 parallel.data=3 parallel.zero=1 pipeline.stages=2 pipeline.schedule=1f1b pipeline.recompute=partial pipeline.recompute_keep=1",
+		"parallel.tensor=2 parallel.data=2 pipeline.stages=2 pipeline.schedule=zb-h1 parallel.sequence=true model.family=qwen2_moe",
 		"parallel.context=2",
 		"parallel.context=4 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=llama model.kv_heads=2 parallel.overlap=false",
 		"parallel.context=2 parallel.data=3 pipeline.stages=2 pipeline.schedule=1f1b model.tie_embeddings=true parallel.order=cp-dp-pp",
