@@ -27,4 +27,13 @@ func TestExpertGroups(t *testing.T) {
 		g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, c), FromStep: 2 * i, Workers: 4})
 		sameRun(t, want, out, 6)
 	}
+	if raceDetector {
+		return
+	}
+	// In tensor groups, beside tensor groups that have all experts.
+	want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	sets = append(sets, "parallel.data=2", "parallel.tensor=2")
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+	g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{"parallel.expert=2"}), Workers: 4})
+	sameRun(t, want, out, 6)
 }

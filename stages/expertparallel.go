@@ -7,10 +7,10 @@ import (
 )
 
 // ExpertParallel describes the group of ranks that share the experts of their layers. Each rank has an equal part of the experts,
-// whole, and everything else as the ranks of DataParallel have it: the group is a part of DataParallel's group, consecutive ranks
-// of it. Each rank routes its own microbatch, sends its tokens to the ranks of their experts and gets the results back
-// (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the same passes in the same order. With the
-// zero value the stage has all experts.
+// whole or in a tensor group a part of each, and everything else as the ranks of DataParallel have it: the group is a part of
+// DataParallel's group, consecutive ranks of it. Each rank routes its own microbatch, sends its tokens to the ranks of their experts
+// and gets the results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the same passes in the
+// same order. With the zero value the stage has all experts.
 //
 // The size of the group changes no bit. A row of a product does not depend on the other rows. A token's experts are added in the
 // order of their numbers. An expert keeps a gradient for each rank of the group: the product over the tokens that came from there.
@@ -68,8 +68,6 @@ func (o *Options) checkExpertGroups() error {
 		copies = x.Copies.Size()
 	}
 	switch {
-	case o.Tensor.size() > 1:
-		return fmt.Errorf("%w: %d ranks share experts, and %d share layers: use one of the two", ErrModel, x.size(), o.Tensor.size())
 	case x.size()*copies != o.Data.size():
 		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(),
 			o.Data.size())
@@ -85,6 +83,10 @@ func (m *Model) cutExperts(u use) use {
 	p.experts = true
 	if x := m.expert; x.size() > 1 {
 		n := p.Whole[0] / x.size()
+		if m.tensor.size() > 1 {
+			cutExpertsOfPart(p, x.rank()*n, (x.rank()+1)*n)
+			return u
+		}
 		p.Slice = Slice{Dim: 0, Sections: 1, From: x.rank() * n, To: (x.rank() + 1) * n}
 		p.Shape = p.Slice.Shape(p.Whole)
 	}

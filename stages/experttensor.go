@@ -12,6 +12,8 @@ import (
 // so is all that follows from it in a backward: the gradients of the weights of a token's experts, of the logits, and of the
 // router. All of it is linear, so only the layer's output and the gradient of its input are added in a pass. The router's gradient
 // is added at the end of the step.
+//
+// With expert groups, whose ranks have the same place in their tensor groups, a rank has a part of each of its experts.
 
 // checkExpertWidths checks that size ranks can share the experts' widths.
 func (m *Model) checkExpertWidths(size int) error {
@@ -30,6 +32,21 @@ func (m *Model) checkExpertWidths(size int) error {
 // byWidth splits one kind of matrix of all experts, [E, out, in], by a dimension.
 func (m *Model) byWidth(u use, dim int) use {
 	return m.cut(u, Split{dim, 1, u.param.Whole[dim]})
+}
+
+// cutExpertsOfPart leaves a rank of an expert group some experts of the part of all that the tensor group has left it. They are a range
+// of the part's elements.
+func cutExpertsOfPart(p *Param, from, to int) {
+	each := elements(p.Shape[1:])
+	p.Slice, p.Shape = p.Slice.Range(from*each, to*each), append([]int{to - from}, p.Shape[1:]...)
+}
+
+// groupShape returns the shape of what the ranks of a tensor group have together: the whole parameter, of experts those of this rank.
+func (p *Param) groupShape() []int {
+	if p.experts {
+		return append([]int{p.Shape[0]}, p.Whole[1:]...)
+	}
+	return p.Whole
 }
 
 // cutBiases splits the biases of experts by the outputs of their matrices. That of the last matrix is whole: one rank adds it. The

@@ -2,11 +2,16 @@ package stages_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/troupe-ml/troupe/internal/collective"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -113,5 +118,205 @@ func TestTensorExpertsMemory(t *testing.T) {
 		if want := m.ParametersOf([]stages.ChunkSpec{chunk}) + int64(size-1)*all; sum != want {
 			t.Errorf("%d ranks have %d parameters together, want %d", size, sum, want)
 		}
+	}
+}
+
+// crew makes one team of the ranks of replicas, each a tensor group, in which ranks of a number of replicas with the same place in their
+// groups share the experts.
+func crew(t *testing.T, m *stages.Model, o stages.Options, replicas, tensor, group int) *team {
+	t.Helper()
+	w := &team{t: t, model: m, specs: []stages.ChunkSpec{{Last: len(m.Symbols())}}, group: make([]*collective.Group, replicas*tensor)}
+	var all []*collective.Group
+	w.leave = func(err error) {
+		for _, g := range all {
+			g.Leave(err)
+		}
+	}
+	options := make([]stages.Options, replicas*tensor)
+	join := func(name string, ranks []int, as func(o *stages.Options, g *collective.Group)) {
+		for i, g := range collective.Local(name, len(ranks)) {
+			all = append(all, g)
+			as(&options[ranks[i]], g)
+		}
+	}
+	for rank := range options {
+		options[rank] = o
+	}
+	for replica := range replicas {
+		var ranks []int
+		for place := range tensor {
+			ranks = append(ranks, replica*tensor+place)
+		}
+		join("tp", ranks, func(o *stages.Options, g *collective.Group) {
+			if w.group[ranks[g.Rank()]] = g; tensor > 1 {
+				o.Tensor.Group = g
+			}
+		})
+	}
+	for place := range tensor {
+		var ranks []int
+		for replica := range replicas {
+			ranks = append(ranks, replica*tensor+place)
+		}
+		join("dp", ranks, func(o *stages.Options, g *collective.Group) { o.Data.Group = g })
+		if group == 1 {
+			continue
+		}
+		for first := 0; first < replicas; first += group {
+			join("ep", ranks[first:first+group], func(o *stages.Options, g *collective.Group) {
+				o.Experts.Group, o.Experts.Rows = g, 2*m.Config.Context
+			})
+		}
+		for first := range group {
+			var copies []int
+			for i := first; i < replicas; i += group {
+				copies = append(copies, ranks[i])
+			}
+			join("edp", copies, func(o *stages.Options, g *collective.Group) {
+				if len(copies) > 1 {
+					o.Experts.Copies = g
+				}
+			})
+		}
+	}
+	dev := newDevice(t, 2)
+	for rank := range options {
+		s := dev.NewStream(fmt.Sprint("rank ", rank))
+		t.Cleanup(s.Close)
+		st, err := stages.NewStage(m, s, w.specs, options[rank])
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ranks = append(w.ranks, &teamRank{team: w, rank: rank, stage: st, stream: s})
+	}
+	w.each(func(r *teamRank) error { return r.stage.Load(largeWeights, false) })
+	return w
+}
+
+// trainCrew trains two steps of two microbatches on each replica. overlap: the forward of the second microbatch and the backward of the
+// first are a pair.
+func (w *team) trainCrew(tensor int, overlap bool) shared {
+	w.t.Helper()
+	const microbatches, sequences, steps = 2, 2, 2
+	cfg, replicas := w.model.Config, len(w.ranks)/tensor
+	out := shared{losses: make([]float64, steps*replicas*microbatches), norms: make(map[int]float64), state: make(map[string][]float32)}
+	var mu sync.Mutex
+	step := func(r *teamRank, step int) error {
+		st, replica := r.stage, r.rank/tensor
+		var mbs []stages.Microbatch
+		for i := range microbatches {
+			mb := stages.Microbatch{Step: int64(step + 1), Index: i, FirstSequence: (replica*microbatches + i) * sequences,
+				Sequences: sequences, Positions: cfg.Context, Train: true, Of: microbatches, Recompute: i == 1}
+			for k := range mb.Sequences * mb.Positions {
+				mb.Tokens = append(mb.Tokens, int32((3*k+i+5*replica+7*step)%cfg.Vocab))
+				mb.Targets = append(mb.Targets, int32((5*k+2*i+replica)%cfg.Vocab))
+			}
+			mbs = append(mbs, mb)
+		}
+		loss := func(i int) {
+			if r.rank%tensor == 0 {
+				out.losses[(step*replicas+replica)*microbatches+i], _ = st.Loss(0, i)
+			}
+		}
+		forward := func(l *tensorops.List, i int) { st.Forward(l, 0, &mbs[i], tensorops.Tensor{}) }
+		backward := func(l *tensorops.List, i int) { st.Backward(l, 0, i, tensorops.Tensor{}) }
+		var passes []func(l *tensorops.List)
+		for i := range microbatches {
+			passes = append(passes, func(l *tensorops.List) { forward(l, i) }, func(l *tensorops.List) { loss(i); backward(l, i) })
+		}
+		if overlap {
+			passes = []func(l *tensorops.List){passes[0], func(l *tensorops.List) {
+				loss(0)
+				stages.ActTogether(st, func() { forward(l, 1) }, func() { backward(l, 0) })
+			}, passes[3]}
+		}
+		for _, pass := range append(passes, st.GradNorms) {
+			if err := r.run(pass); err != nil {
+				return err
+			}
+		}
+		mu.Lock()
+		for _, n := range st.Norms(nil) {
+			out.norms[n.Param] += n.Squared
+		}
+		mu.Unlock()
+		return r.run(func(l *tensorops.List) { st.Apply(l, stages.Update{Count: step + 1, LR: 0.01, GradScale: 0.1}) })
+	}
+	w.each(func(r *teamRank) error {
+		for i := range steps {
+			if err := step(r, i); err != nil {
+				return err
+			}
+		}
+		var saved []stages.Saved
+		if err := r.run(func(l *tensorops.List) { saved = r.stage.Save(l, nil) }); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, v := range saved {
+			numbers := slices.Clone(v.Data)
+			for _, half := range tensorops.HostNumbers[uint16](v.Narrow) {
+				numbers = append(numbers, float32(half))
+			}
+			if v.Whole == nil {
+				out.state[v.Name] = numbers
+				continue
+			}
+			if out.state[v.Name] == nil {
+				out.state[v.Name] = make([]float32, product(v.Whole))
+			}
+			if err := v.Slice.Put(out.state[v.Name], numbers, v.Whole); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out
+}
+
+// TestTensorExpertGroups: tensor groups whose ranks share experts with those of other replicas have the losses, the weights and the
+// optimizer state of tensor groups with all experts, to the bit, and the losses of one rank for each replica within rounding.
+func TestTensorExpertGroups(t *testing.T) {
+	shared := splitExperts["qwen2_moe"]
+	shared.Experts.Count = 4
+	narrow := adamw
+	narrow.State = tensorops.BFloat16
+	for name, c := range map[string]struct {
+		cfg stages.Config
+		o   stages.Options
+	}{
+		"adamw": {splitExperts["qwen3_moe, mtp"], stages.Options{Optimizer: adamw, Pack: true}},
+		"sequence, bfloat16": {shared, stages.Options{Optimizer: stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, BF16: true,
+			Tensor: stages.TensorParallel{Sequence: true}}},
+		"muon":         {splitExperts["mixtral"], stages.Options{Optimizer: byMuon}},
+		"narrow state": {splitExperts["mixtral"], stages.Options{Optimizer: narrow}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const replicas, tensor = 4, 2
+			c.o.Seed = 5
+			m := newModel(t, c.cfg)
+			want := crew(t, m, c.o, replicas, tensor, 1).trainCrew(tensor, false)
+			one := crew(t, m, c.o, replicas, 1, 1).trainCrew(1, false)
+			tolerance := 2e-6
+			if c.o.BF16 {
+				tolerance = 0.01
+			}
+			for i, loss := range one.losses[:len(one.losses)/2] { // of the first step
+				if !(math.Abs(want.losses[i]-loss) <= tolerance*loss) {
+					t.Errorf("loss %d is %v, of one rank for each replica %v", i, want.losses[i], loss)
+				}
+			}
+			for _, group := range []int{2, 4} {
+				for _, overlap := range []bool{false, true} {
+					if overlap && group == 4 || raceDetector && group != 2 {
+						continue
+					}
+					own := c.o
+					own.Experts.Overlap = overlap
+					crew(t, m, own, replicas, tensor, group).trainCrew(tensor, overlap).mustBe(t, want, group)
+				}
+			}
+		})
 	}
 }

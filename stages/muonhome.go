@@ -61,7 +61,7 @@ func (s *Stage) layHomes() {
 	}
 	deal := func(hs []*localParam, tensor int) {
 		slices.SortFunc(hs, func(a, b *localParam) int {
-			n, m := elements(a.param.Whole), elements(b.param.Whole)
+			n, m := elements(a.param.groupShape()), elements(b.param.groupShape())
 			return cmp.Or(cmp.Compare(b.param.Hidden.operations(m), a.param.Hidden.operations(n)), cmp.Compare(m, n),
 				cmp.Compare(a.param.Name, b.param.Name))
 		})
@@ -204,7 +204,7 @@ func (s *Stage) eachOwnPart(l *tensorops.List, r homeRound, replica, other int, 
 // gatherSlices records the exchange of slices in the tensor group. It takes them, and returns the whole of h if this rank is its home.
 func (s *Stage) gatherSlices(l *tensorops.List, r homeRound, h *localParam, mine []tensorops.Tensor) (x tensorops.Tensor) {
 	if h != nil {
-		x = l.Alloc(tensorops.Float32, h.param.Whole...)
+		x = l.Alloc(tensorops.Float32, h.param.groupShape()...)
 	}
 	exchange(l, s.opts.Tensor.Group, r.longestSlice(), func(home int, row tensorops.Tensor) {
 		if part := mine[home]; part.Valid() {
@@ -236,10 +236,11 @@ func (s *Stage) scatterSlices(l *tensorops.List, r homeRound, h *localParam, x t
 
 // sliceOf returns views of a rank's slice of a parameter, in the whole and in a row, as matrices of one shape.
 func (r homeRound) sliceOf(p *Param, rank int, x, row tensorops.Tensor) (part, flat tensorops.Tensor) {
-	c := p.Split.Slice(p.Whole, rank, r.tensor)
-	inner := elements(p.Whole[c.Dim+1:])
-	width, rows := (c.To-c.From)*inner, elements(p.Whole[:c.Dim])*c.Sections
-	part = x.View(rows, elements(p.Whole)/rows).Columns(c.From*inner, c.To*inner)
+	whole := p.groupShape()
+	c := p.Split.Slice(whole, rank, r.tensor)
+	inner := elements(whole[c.Dim+1:])
+	width, rows := (c.To-c.From)*inner, elements(whole[:c.Dim])*c.Sections
+	part = x.View(rows, elements(whole)/rows).Columns(c.From*inner, c.To*inner)
 	return part, row.Part(0, rows, width)
 }
 
@@ -247,7 +248,8 @@ func (r homeRound) sliceOf(p *Param, rank int, x, row tensorops.Tensor) (part, f
 func (r homeRound) longestSlice() (most int) {
 	for _, h := range r.all {
 		for rank := range r.tensor {
-			most = max(most, elements(h.param.Split.Slice(h.param.Whole, rank, r.tensor).Shape(h.param.Whole)))
+			whole := h.param.groupShape()
+			most = max(most, elements(h.param.Split.Slice(whole, rank, r.tensor).Shape(whole)))
 		}
 	}
 	return most

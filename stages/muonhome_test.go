@@ -112,7 +112,7 @@ var byMuon = stages.Optimizer{Name: stages.Muon, Beta1: 0.9, Beta2: 0.99, Eps: 1
 func TestMuonHomes(t *testing.T) {
 	dev := ref.New()
 	t.Cleanup(dev.Close)
-	for _, name := range []string{"gpt2", "llama", "one kv head", "phi3", "qwen3_5_text", "gpt2, mtp"} {
+	for _, name := range []string{"gpt2", "llama", "one kv head", "phi3", "qwen3_5_text", "gpt2, mtp", "mixtral"} {
 		cfg := splitModels[name]
 		o := stages.Options{Seed: 5, Optimizer: byMuon}
 		want, _ := muonSteps(t, dev, cfg, muonGrid{1, 1, 0}, o)
@@ -144,7 +144,7 @@ func TestMuonHomesChangeNoBit(t *testing.T) {
 		o     stages.Options
 	}{
 		{"small", splitModels["gpt2"], []muonGrid{{1, 2, 1}, {1, 3, 1}, {2, 2, 1}}, stages.Options{}},
-		{"experts", families[4], []muonGrid{{1, 2, 1}}, stages.Options{}},
+		{"experts", families[4], []muonGrid{{1, 2, 1}, {2, 2, 1}}, stages.Options{}},
 		{"wide", wide, []muonGrid{{1, 2, 1}, {1, 2, 2}, {1, 3, 2}, {1, 3, 3}, {2, 2, 3}}, stages.Options{}},
 		{"wide, state in bfloat16", wide, []muonGrid{{1, 3, 1}, {2, 2, 3}}, stages.Options{}},
 		{"wide, products in bfloat16", wide, []muonGrid{{1, 2, 3}, {2, 2, 1}}, stages.Options{BF16: true, Copies: true,

@@ -61,15 +61,16 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 		h.stateKeys[i] = rng.NewKey(s.opts.Seed, rng.StringStream("state/"+partName(part, p.Name)))
 	}
 	// Within a rank's slice elements count on, so the index does not depend on how replicas share it.
-	first := -1
-	h.param.Slice.Runs(h.param.Whole, func(_, wholeAt, _ int) {
+	first, slice := -1, h.param.Slice
+	slice.Range(0, 0).Runs(h.param.Whole, func(_, wholeAt, _ int) {
 		if first < 0 {
 			first = wholeAt
 		}
 	})
-	from := 0
+	from := slice.First
 	if s.opts.Data.splits() {
-		from, _ = s.ownPart(h.param)
+		part, _ := s.ownPart(h.param)
+		from += part
 	}
 	h.stateFirst = uint64(first + from)
 }

@@ -208,6 +208,6 @@ func (s *Stage) ofState(p *Param) *Param {
 	}
 	part := *p
 	from, to := s.ownPart(p)
-	part.Shape, part.Slice = []int{to - from}, p.Slice.Range(from, to)
+	part.Shape, part.Slice = []int{to - from}, p.Slice.Range(p.Slice.First+from, p.Slice.First+to)
 	return &part
 }

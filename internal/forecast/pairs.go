@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 )
@@ -194,13 +195,18 @@ type turn struct {
 	awaited  []int // numbers of the collectives for which the next turn of the list waits
 }
 
-// inTurns returns the steps of lists that are recorded into one, each of which gives way to the next where it would wait for one
-// collective: see stages.ActTogether.
+// inTurns returns the steps of lists that are recorded into one, each of which gives way to the next where it would wait for an
+// exchange of tokens: see stages.ActTogether.
 func inTurns(lists ...[]step) (all []step, turns []turn) {
 	parts, lengths := make([][][]step, len(lists)), make([]int, len(lists))
 	for i, steps := range lists {
-		from := 0
-		one := func(k int) bool { return steps[k].awaits && steps[k].number > 0 }
+		from, exchange := 0, make(map[int]bool) // by number
+		for _, s := range steps {
+			if s.begins {
+				exchange[s.number] = s.dim == grid.Expert
+			}
+		}
+		one := func(k int) bool { return steps[k].awaits && exchange[steps[k].number] }
 		for k := range steps {
 			if one(k) && (k == 0 || !one(k-1)) {
 				parts[i] = append(parts[i], steps[from:k])

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -56,9 +55,6 @@ func (p *Plan) checkExperts() error {
 		return c.Errorf("parallel.expert", "%d ranks cannot share %d experts evenly; use a divisor of that number", n, all)
 	case n > 1 && all == 0:
 		return c.Errorf("parallel.expert", "%d ranks have no experts to share: the model has none; leave expert out", n)
-	case n > 1 && p.grid.Size(grid.Tensor) > 1:
-		return c.Errorf("parallel.expert", "%d ranks share experts, and up to %d share layers (parallel.tensor); set one of the two to 1",
-			n, p.grid.Size(grid.Tensor))
 	case all == 0:
 		return nil
 	}

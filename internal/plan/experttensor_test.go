@@ -1,6 +1,9 @@
 package plan_test
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestTensorExperts: tensor groups divide experts, unless their widths do not divide or the attention is latent.
 func TestTensorExperts(t *testing.T) {
@@ -12,10 +15,50 @@ func TestTensorExperts(t *testing.T) {
 		{[]string{"model.family=mixtral", "parallel.sequence=true", "parallel.data=2", "parallel.zero=2", "pipeline.stages=2"}, nil},
 		{[]string{"model.family=gpt_oss", "parallel.tensor=[2, 1]", "pipeline.stages=2"}, nil},
 		{[]string{"model.family=qwen2_moe", "optimizer.name=muon"}, nil},
+		{[]string{"model.family=qwen2_moe", "parallel.data=4", "parallel.expert=2", "pipeline.stages=2"}, nil},
 		{[]string{"model.family=qwen3_moe", "model.expert_ffn=33"},
 			[]string{"parallel.tensor", "stage 0", "tensor parallelism of 2: it does not divide the width of an expert, 33"}},
 		{[]string{"model.family=deepseek_v3"}, []string{"parallel.tensor", "it is not supported with latent attention"}},
 	} {
 		checkPlan(t, append([]string{"optimizer.name=adamw", "parallel.tensor=2"}, c.sets...), c.want)
+	}
+}
+
+// TestTensorExpertCopies: the copies that the ranks of tensor groups make for a checkpoint have all of it once, with the experts divided
+// among expert groups or whole, and a rank has its part of the experts.
+func TestTensorExpertCopies(t *testing.T) {
+	sets := []string{"optimizer.name=adamw", "model.family=qwen3_moe", "model.experts=8", "parallel.tensor=2", "parallel.data=4"}
+	sum := func(all []int64) (n float64) {
+		for _, b := range all {
+			n += float64(b)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		expert string
+		copies int // ranks that make one
+	}{{"parallel.expert=1", 2}, {"parallel.expert=2", 4}, {"parallel.expert=4", 8}} {
+		p, err := muonPlan(t, append(sets, c.expert)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := p.CheckpointBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies, err := p.CopyBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		making := 0
+		for _, b := range copies {
+			if b > 0 {
+				making++
+			}
+		}
+		if d := math.Abs(sum(copies) - sum(all)); d > 0.001*sum(all) || making != c.copies {
+			t.Errorf("%s: copies of %d bytes, together %.0f of a checkpoint of %.0f; want %d", c.expert, copies, sum(copies), sum(all),
+				c.copies)
+		}
 	}
 }

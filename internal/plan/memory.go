@@ -507,7 +507,7 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	ofExperts, stateOfExperts, err := p.expertBytes(weights, states)
+	ofExperts, stateOfExperts, err := p.expertBytes()
 	if err != nil {
 		return nil, err
 	}

@@ -338,7 +338,8 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 				r.names[sig] = name
 			}
 			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies
-			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce}
+			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce,
+				Exchange: a.What == tensorops.AllToAllV}
 			if sums {
 				whole := a.Src
 				if a.What == tensorops.AllGather {

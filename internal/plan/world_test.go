@@ -187,6 +187,10 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 			"model.family=mixtral batch.sequences=24",
 		"parallel.data=4 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b model.family=qwen3_moe " +
 			"pipeline.recompute=partial pipeline.recompute_keep=1 model.mtp_layers=1",
+		"parallel.tensor=2 parallel.sequence=true parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 " +
+			"model.family=qwen3_moe",
+		"parallel.tensor=2 parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
+			"parallel.sequence=true model.family=qwen2_moe",
 	}...) {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)

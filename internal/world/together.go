@@ -7,7 +7,7 @@ import (
 )
 
 // inOneList returns the operations of actions that are recorded into one list: those of one after the other or, if the actions
-// overlap, in turns. An action then gives way to the next where it would wait for one collective (stages.ActTogether).
+// overlap, in turns. An action then gives way to the next where it would wait for an exchange of tokens (stages.ActTogether).
 func inOneList(actions [][]Op, overlap bool) (all []Op) {
 	parts := make([][][]Op, len(actions))
 	lengths := make([]int, len(actions))
@@ -82,9 +82,18 @@ func ofParts(group []scheduler.Action, lists [][]Op) (all []Op) {
 	return all
 }
 
-// cut cuts the operations of an action before each wait for one collective, or for several in a row.
+// cut cuts the operations of an action before each wait for an exchange of tokens, or for several in a row.
 func cut(ops []Op) (parts [][]Op) {
-	one := func(i int) bool { return ops[i].Group < 0 && ops[i].Number > 0 }
+	var exchange []bool // by number - 1
+	for _, o := range ops {
+		if o.Group >= 0 && o.Later {
+			exchange = append(exchange, o.Exchange)
+		}
+	}
+	one := func(i int) bool {
+		n := int(ops[i].Number)
+		return ops[i].Group < 0 && n > 0 && n <= len(exchange) && exchange[n-1]
+	}
 	from := 0
 	for i := range ops {
 		if one(i) && (i == 0 || !one(i-1)) {

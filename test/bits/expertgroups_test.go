@@ -21,6 +21,7 @@ func TestExpertGroups(t *testing.T) {
 		{"mixtral, bfloat16, momentum", []string{"model.family=mixtral", "model.ffn=40", "device.dtype=bfloat16", "optimizer.name=sgd"}},
 		{"muon, frozen, uneven validation", []string{"model.family=qwen3_moe", "model.expert_ffn=24", "optimizer.name=muon",
 			`model.freeze=["1"]`, "run.eval_batches=9", "data.val_fraction=0.005", "model.tie_embeddings=false"}},
+		{"tensor groups", []string{"model.family=qwen2_moe", "model.expert_ffn=24", "parallel.tensor=2", "parallel.sequence=true"}},
 	} {
 		if i > 0 && !testrun.Long {
 			continue // make check-grids runs all

@@ -10,7 +10,7 @@ import (
 )
 
 // TestGridExperts: tensor groups that divide experts have the losses of one rank within the rounding of sums over ranks, and the same
-// bits under every schedule and with ZeRO. A run resumes on one rank, and under another size.
+// bits under every schedule, with ZeRO and in expert groups. A run resumes on one rank, and under another size.
 func TestGridExperts(t *testing.T) {
 	for i, c := range []struct {
 		name        string
@@ -20,9 +20,9 @@ func TestGridExperts(t *testing.T) {
 		{"tp2 sequence pp2, mixtral", []string{"model.family=mixtral", "model.ffn=48", "model.kv_heads=2", "model.experts=4"},
 			[]string{"parallel.tensor=2", "parallel.sequence=true", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 			[]string{"pipeline.schedule=zb-h1"}},
-		{"tp2 dp2, shared expert", []string{"model.family=qwen2_moe", "model.expert_ffn=12", "model.experts=5",
+		{"tp2 dp2, shared expert", []string{"model.family=qwen2_moe", "model.expert_ffn=12", "model.experts=6",
 			"model.shared_expert_ffn=20", "model.experts_per_token=3", "model.aux_loss_weight=0.05", "model.z_loss_weight=0.01"},
-			[]string{"parallel.tensor=2", "parallel.data=2"}, []string{"parallel.zero=1"}},
+			[]string{"parallel.tensor=2", "parallel.data=2"}, []string{"parallel.expert=2"}},
 		{"tp 1 and 2, biases", []string{"model.family=gpt_oss", "model.ffn=16", "model.experts=4"},
 			[]string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.schedule=1f1b"}, []string{"pipeline.schedule=gpipe"}},
 		{"tp2, muon", []string{"model.family=qwen3_moe", "model.expert_ffn=12", "model.experts=4", "optimizer.name=muon"},
