@@ -17,7 +17,7 @@ import (
 )
 
 // splitExperts are models with experts for the tests of splitModels: with all that a router has, biases, a shared expert of a width that
-// does not divide, and adapters.
+// does not divide, latent attention, and adapters.
 var splitExperts = map[string]stages.Config{
 	"mixtral": {Family: stages.Mixtral, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, FFN: 16, Context: 8, Vocab: 19, Dropout: 0.1,
 		RopeTheta: 1000, Window: 3, Experts: stages.ExpertConfig{Count: 4, PerToken: 2, Width: 16, Renormalize: true, AuxLossWeight: 0.1}},
@@ -30,6 +30,16 @@ var splitExperts = map[string]stages.Config{
 	"gpt_oss": {Family: stages.GPTOSS, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 16, Context: 8, Vocab: 19,
 		Dropout: 0.1, RopeTheta: 1000, AttentionBias: true, Window: 3, Full: []int{1}, Experts: stages.ExpertConfig{Count: 4, PerToken: 2,
 			Width: 16, Renormalize: true, GateAlpha: 1.3}},
+	"deepseek_v3": {Family: stages.DeepSeekV3, Layers: 2, Hidden: 22, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 19, Dropout: 0.1,
+		RopeTheta: 1000, AttentionBias: true,
+		Latent: stages.LatentConfig{QRank: 9, KVRank: 7, Nope: 5, Rope: 4, Value: 6, Interleave: true},
+		Experts: stages.ExpertConfig{Count: 6, PerToken: 3, Width: 12, Dense: []int{0}, Renormalize: true, SharedWidth: 24,
+			AuxLossWeight: 0.1, Balance: stages.BalanceConfig{BiasRate: 0.01, Jitter: 0.1}, Router: stages.RouterConfig{Sigmoid: true,
+				Bias: true, Groups: 3, TopGroups: 2, Scale: 1.7}}},
+	"deepseek_v3, adapter": {Family: stages.DeepSeekV3, Layers: 1, Hidden: 22, Heads: 4, KVHeads: 4, FFN: 40, Context: 8, Vocab: 19,
+		RopeTheta: 1000, Latent: stages.LatentConfig{KVRank: 7, Nope: 5, Rope: 2, Value: 9}, Experts: stages.ExpertConfig{Count: 3,
+			PerToken: 2, Width: 12, SharedWidth: 12, Router: stages.RouterConfig{Sigmoid: true, Bias: true}},
+		Adapter: &stages.Adapter{Rank: 3, Alpha: 6, Targets: []string{stages.AllLinear}}},
 	"gpt_oss, adapter": {Family: stages.GPTOSS, Layers: 1, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 16, Context: 8, Vocab: 19,
 		RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 3, PerToken: 2, Width: 16, Renormalize: true},
 		Adapter: &stages.Adapter{Rank: 3, Alpha: 6, Targets: []string{"q_proj", "experts.gate_up_proj", "down_proj"}}},
@@ -54,7 +64,7 @@ func TestTensorExpertsRefused(t *testing.T) {
 			"tensor parallelism of 4: it does not divide the width of an expert, 18"},
 		{withShared, func(c *stages.Config) { c.Experts.SharedWidth = 3 }, 4,
 			"tensor parallelism of 4 exceeds the width of the shared expert, 3"},
-		{deepSeek, nil, 2, "tensor parallelism of 2: it is not supported with latent attention"},
+		{deepSeek, nil, 3, "tensor parallelism of 3: the 4 heads are not a multiple of it"},
 	} {
 		if c.change != nil {
 			c.change(&c.cfg)

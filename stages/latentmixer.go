@@ -51,28 +51,39 @@ func (m *latentMixer) uses() (us []use) {
 	return us
 }
 
-// latent adds a layer's latent attention and its output projection.
+// latent adds a layer's latent attention and its output projection. A tensor group splits it by heads. Every rank computes the latent
+// vectors, so the gradients of what makes them are parts of a sum, as the gradients of these vectors are.
 func (f *decoder) latent(m *Model, spec layerSpec, at string, drop site) (mixer, linear) {
 	a, n, c := spec.latent, f.names.latent, m.Config
 	whole := spec
 	whole.headDim, whole.kvHeads = a.headWidth(), spec.heads
-	mix := &latentMixer{spec: a, attn: attentionMixer{spec: whole, heads: spec.heads, kvCopies: 1, drop: drop}}
+	mix := &latentMixer{spec: a, attn: attentionMixer{spec: whole.on(m.tensor), heads: spec.heads, kvCopies: 1, drop: drop}}
 	norm := func(name string, width int) norm { // transformers has their own epsilon
-		g := m.rmsNorm(at+name, width, 0, alike)
+		g := m.rmsNorm(at+name, width, 0, byHeads)
 		g.eps = latentEps
 		return g
 	}
-	if q := spec.heads * a.width(); a.QRank > 0 {
-		mix.qa = f.whole(m, at+n.qa, normalInit, c.AttentionBias, c.Hidden, a.QRank)
-		mix.qNorm = norm(n.qNorm, a.QRank)
-		mix.q = f.whole(m, at+n.qb, normalInit, false, a.QRank, q)
-	} else {
-		mix.q = f.whole(m, at+f.names.q, normalInit, false, c.Hidden, q)
+	vectors := func(name string, out int) linear {
+		l := f.whole(m, at+name, normalInit, c.AttentionBias, c.Hidden, out)
+		if l.w = parted(l.w, byHeads); l.hasBias {
+			l.b = parted(l.b, byHeads)
+		}
+		return l
 	}
-	mix.kva = f.whole(m, at+n.kva, normalInit, c.AttentionBias, c.Hidden, a.KVRank+a.Rope)
+	heads := func(name string, in, each int) linear {
+		return m.byColumns(f.linear(m, at+name, normalInit, false, in, spec.heads*each), 1, spec.heads)
+	}
+	if a.QRank > 0 {
+		mix.qa = vectors(n.qa, a.QRank)
+		mix.qNorm = norm(n.qNorm, a.QRank)
+		mix.q = heads(n.qb, a.QRank, a.width())
+	} else {
+		mix.q = heads(f.names.q, c.Hidden, a.width())
+	}
+	mix.kva = vectors(n.kva, a.KVRank+a.Rope)
 	mix.kvNorm = norm(n.kvNorm, a.KVRank)
-	mix.kvb = f.whole(m, at+n.kvb, normalInit, false, a.KVRank, spec.heads*(a.Nope+a.Value))
-	return mix, f.whole(m, at+f.names.o, m.residualInit(), c.AttentionBias, spec.heads*a.Value, c.Hidden)
+	mix.kvb = heads(n.kvb, a.KVRank, a.Nope+a.Value)
+	return mix, f.row(m, at+f.names.o, c.AttentionBias, spec.heads*a.Value, spec.heads)
 }
 
 // latentEps is the epsilon of the norms of latent vectors, whatever that of the others.
@@ -91,12 +102,12 @@ func (m *latentMixer) byHead(t tensorops.Tensor) tensorops.Tensor {
 	if !t.Valid() {
 		return t
 	}
-	return t.View(t.Rows()*m.attn.heads, t.Cols()/m.attn.heads)
+	return t.View(t.Rows()*m.attn.spec.heads, t.Cols()/m.attn.spec.heads)
 }
 
 // heads allocates whole heads, with zeros if only the first channels of each are written.
 func (m *latentMixer) heads(c *pass, written int) tensorops.Tensor {
-	t := c.alloc(m.attn.heads * m.spec.headWidth())
+	t := c.alloc(m.attn.spec.heads * m.spec.headWidth())
 	if written < m.spec.headWidth() {
 		c.Fill(t, 0)
 	}
@@ -157,7 +168,7 @@ func (m *latentMixer) make(c *pass, s *latentState, n tensorops.Tensor) {
 	s.q = m.heads(c, a.width())
 	m.arrange(c, s.q, projected, false)
 	c.Free(projected)
-	m.rotate(c, s.q, m.attn.heads, false)
+	m.rotate(c, s.q, m.attn.spec.heads, false)
 
 	both, turned := c.alloc(m.kva.out), c.alloc(a.Rope)
 	m.kva.forward(c, both, n)
@@ -174,7 +185,7 @@ func (m *latentMixer) make(c *pass, s *latentState, n tensorops.Tensor) {
 	s.k, s.v = m.heads(c, a.width()), m.heads(c, a.Value)
 	m.spread(c, s.k, s.v, projected, false)
 	c.Free(projected)
-	for h := range m.attn.heads {
+	for h := range m.attn.spec.heads {
 		c.Copy(m.shared(s.k, h), turned)
 	}
 	c.Free(turned)
@@ -191,7 +202,7 @@ func (m *latentMixer) values(c *pass, o tensorops.Tensor) tensorops.Tensor {
 	if m.spec.Value == m.spec.headWidth() {
 		return o
 	}
-	y := c.alloc(m.attn.heads * m.spec.Value)
+	y := c.alloc(m.attn.spec.heads * m.spec.Value)
 	c.Copy(m.byHead(y), m.byHead(o).Columns(0, m.spec.Value))
 	c.Free(o)
 	return y
@@ -211,7 +222,7 @@ func (m *latentMixer) forward(c *pass, st mixerState, n tensorops.Tensor) tensor
 	s := st.(*latentState)
 	m.make(c, s, n)
 	o := m.attn.attended(c)
-	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, m.attn.heads, c.mb.Positions)
+	s.lse = c.Alloc(tensorops.Float32, c.mb.Sequences, m.attn.spec.heads, c.mb.Positions)
 	m.attn.attend(c, o, s.q, s.k, s.v, s.lse)
 	return m.values(c, o)
 }
@@ -226,7 +237,7 @@ func (m *latentMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Tenso
 	}
 	c.Free(do)
 
-	m.rotate(c, dq, m.attn.heads, true)
+	m.rotate(c, dq, m.attn.spec.heads, true)
 	s.dqb = c.alloc(m.q.out)
 	m.arrange(c, dq, s.dqb, true)
 	c.Free(dq)
@@ -262,7 +273,7 @@ func (m *latentMixer) inputGrad(c *pass, st mixerState, x, o, do tensorops.Tenso
 func (m *latentMixer) sharedGrad(c *pass, dk tensorops.Tensor) tensorops.Tensor {
 	sum, one := c.Alloc(tensorops.Float32, c.rows(), m.spec.Rope), c.Alloc(tensorops.Float32, c.rows(), m.spec.Rope)
 	c.Copy(sum, m.shared(dk, 0))
-	for h := 1; h < m.attn.heads; h++ {
+	for h := 1; h < m.attn.spec.heads; h++ {
 		c.Copy(one, m.shared(dk, h))
 		c.Add(sum, sum, one)
 	}

@@ -55,9 +55,6 @@ func (m *Model) CheckTensor(size int) error {
 	case m.passing.any():
 		return fmt.Errorf("%w: tensor parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
 			size, c.passed())
-	case !c.Latent.none():
-		return fmt.Errorf("%w: tensor parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
-			size, latentSwitch)
 	case c.Heads%size != 0:
 		return fmt.Errorf("%w: tensor parallelism of %d: the %d heads are not a multiple of it", ErrModel, size, c.Heads)
 	case c.KVHeads%size != 0 && size%c.KVHeads != 0:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTensorExperts: tensor groups divide experts, unless their widths do not divide or the attention is latent.
+// TestTensorExperts: tensor groups divide experts, unless their widths do not divide.
 func TestTensorExperts(t *testing.T) {
 	for _, c := range []struct {
 		sets []string
@@ -18,7 +18,7 @@ func TestTensorExperts(t *testing.T) {
 		{[]string{"model.family=qwen2_moe", "parallel.data=4", "parallel.expert=2", "pipeline.stages=2"}, nil},
 		{[]string{"model.family=qwen3_moe", "model.expert_ffn=33"},
 			[]string{"parallel.tensor", "stage 0", "tensor parallelism of 2: it does not divide the width of an expert, 33"}},
-		{[]string{"model.family=deepseek_v3"}, []string{"parallel.tensor", "it is not supported with latent attention"}},
+		{[]string{"model.family=deepseek_v3"}, nil},
 	} {
 		checkPlan(t, append([]string{"optimizer.name=adamw", "parallel.tensor=2"}, c.sets...), c.want)
 	}

@@ -25,6 +25,9 @@ func TestGridExperts(t *testing.T) {
 			[]string{"parallel.tensor=2", "parallel.data=2"}, []string{"parallel.expert=2"}},
 		{"tp 1 and 2, biases", []string{"model.family=gpt_oss", "model.ffn=16", "model.experts=4"},
 			[]string{"parallel.tensor=[1, 2]", "pipeline.stages=2", "pipeline.schedule=1f1b"}, []string{"pipeline.schedule=gpipe"}},
+		{"tp2 dp2 pp2, latent attention", []string{"model.family=deepseek_v3", "model.hidden=32", "model.expert_ffn=24", "model.n_group=4",
+			"model.router_bias_update_rate=0.05", "model.input_jitter_eps=0.1"}, []string{"parallel.tensor=2", "parallel.sequence=true",
+			"parallel.data=2", "pipeline.stages=2"}, []string{"parallel.expert=2", "pipeline.schedule=zb-h1"}},
 		{"tp2, muon", []string{"model.family=qwen3_moe", "model.expert_ffn=12", "model.experts=4", "optimizer.name=muon"},
 			[]string{"parallel.tensor=2", "parallel.data=2"}, []string{"parallel.zero=1", "parallel.overlap=false"}},
 	} {
