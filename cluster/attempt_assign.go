@@ -231,6 +231,7 @@ func (a *attempt) Release() {
 	a.mu.Unlock()
 	a.c.mu.Lock()
 	a.ended = time.Now()
+	a.unreserve()
 	a.c.mu.Unlock()
 	m := &wire.Release{Attempt: a.id[:], Run: a.run[:], SavedStep: a.regrouped()}
 	for _, s := range a.shares {

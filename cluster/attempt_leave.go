@@ -77,7 +77,7 @@ func (a *attempt) leave() {
 	}
 	var err error
 	if !known {
-		err = a.replaceable(workers)
+		err = a.reserve(workers)
 	}
 	at := a.c.firstMove(workers)
 	a.mu.Lock()
@@ -109,7 +109,7 @@ func (a *attempt) over() bool {
 // returns a request for a checkpoint.
 func (a *attempt) handOver() *troupe.RegroupEvent {
 	workers := a.c.leavingOf(a)
-	err := a.replaceable(workers)
+	err := a.reserve(workers)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -191,8 +191,9 @@ func (c *Coordinator) firstMove(workers []*workerState) (first time.Time) {
 // errLeaves: a worker was drained or told to stop, and others get its ranks.
 var errLeaves = errors.New("it was drained or told to stop")
 
-// replaceable returns why free workers cannot get the ranks of some workers, with their state; nil: they can.
-func (a *attempt) replaceable(workers []*workerState) error {
+// reserve keeps free workers for the ranks of workers that leave, until the attempt has ended, so that no other run or attempt takes them
+// while the step in progress ends. The error says why no free workers can get those ranks, with their state; then none is reserved.
+func (a *attempt) reserve(workers []*workerState) error {
 	var shares []*share
 	var ranks []int
 	for _, w := range workers {
@@ -200,18 +201,37 @@ func (a *attempt) replaceable(workers []*workerState) error {
 			shares, ranks = append(shares, s), append(ranks, s.ranks...)
 		}
 	}
-	if err := a.as.Plan.Keeps(ranks, a.shadows); err != nil {
-		return err
-	}
+	err := a.as.Plan.Keeps(ranks, a.shadows)
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	free := (&hosts{Coordinator: a.c}).free()
+	var chosen []*workerState
+	free := a.c.freeFor(a)
+	a.unreserve()
+	if err != nil {
+		return err
+	}
 	for _, s := range shares {
 		i, err := a.replacement(s, free)
 		if err != nil {
 			return err
 		}
+		chosen = append(chosen, free[i])
 		free = slices.Delete(free, i, i+1)
 	}
+	for _, w := range chosen {
+		if a.ended.IsZero() {
+			w.reserved = a
+		}
+	}
 	return nil
+}
+
+// unreserve ends reserve. c.mu is held.
+func (a *attempt) unreserve() {
+	for _, w := range a.c.workers {
+		if w.reserved == a {
+			w.reserved = nil
+			a.c.tell()
+		}
+	}
 }

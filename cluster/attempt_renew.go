@@ -102,7 +102,7 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 	c, lost, unloaded := a.c, a.lostShares(), a.unloaded()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	free := (&hosts{Coordinator: c}).free()
+	free := c.freeFor(a)
 	b = &attempt{c: c, cfg: a.cfg, run: a.run, tellWaiting: a.tellWaiting, tried: a.tried, asked: make(map[uuid.UUID]bool), apart: a.apart,
 		gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64),
 		renewal: &renewal{of: a.id, shadows: a.shadows}, shadows: a.shadows}
@@ -158,6 +158,7 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 		w.attempt = b
 	}
 	a.ended = time.Now()
+	a.unreserve()
 	return b, nil, nil
 }
 
@@ -236,8 +237,8 @@ func (a *attempt) shareOut(failed []*share, b *attempt) error {
 	return nil
 }
 
-// shareRanks gives the ranks of a worker that has failed to others: each to the one with the fewest ranks that has the memory, and not its
-// shadow, if there is another.
+// shareRanks gives the ranks of a worker that has failed to others that stay: each to the one with the fewest ranks that has the memory,
+// and not its shadow, if there is another. c.mu is held.
 func (a *attempt) shareRanks(lost *share, shares []*share) error {
 	if len(a.cfg.Cluster.Place) > 0 {
 		return fmt.Errorf("%w: cluster.place names worker %s for its ranks", plan.ErrNoRoom, lost.Name)
@@ -254,6 +255,9 @@ func (a *attempt) shareRanks(lost *share, shares []*share) error {
 		var best *share
 		least := 0
 		for _, s := range shares {
+			if w := a.c.workers[s.ID]; w == nil || w.leaving {
+				continue
+			}
 			bytes := need[rank]
 			for _, own := range s.ranks {
 				bytes += need[own]

@@ -25,12 +25,15 @@ type hosts struct {
 	tried  map[uuid.UUID]bool // free workers for which the run was regrouped; the coordinator's mu
 }
 
-// free returns the workers that compute for no run, by host and name. It leaves out workers that
+// free returns the workers that compute for no run and are not reserved for one, by host and name. It leaves out workers that
 // recently could not reach an earlier one in the list. mu is held.
-func (h *hosts) free() []*workerState {
+func (h *hosts) free() []*workerState { return h.freeFor(nil) }
+
+// freeFor is free with the workers that are reserved for an attempt. mu is held.
+func (c *Coordinator) freeFor(a *attempt) []*workerState {
 	var free []*workerState
-	for _, w := range h.workers {
-		if w.attempt == nil && !w.leaving {
+	for _, w := range c.workers {
+		if w.attempt == nil && !w.leaving && (w.reserved == nil || w.reserved == a) {
 			free = append(free, w)
 		}
 	}
@@ -39,7 +42,7 @@ func (h *hosts) free() []*workerState {
 	})
 	var joined []*workerState
 	for _, w := range free {
-		if !slices.ContainsFunc(joined, func(other *workerState) bool { return h.keptApart(w.ID, other.ID) }) {
+		if !slices.ContainsFunc(joined, func(other *workerState) bool { return c.keptApart(w.ID, other.ID) }) {
 			joined = append(joined, w)
 		}
 	}

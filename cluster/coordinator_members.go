@@ -42,6 +42,8 @@ type workerState struct {
 	exits   bool      // it has said so itself, and exits soon
 	moveBy  time.Time // when its ranks must move at the latest; zero: no limit
 	wanted  *attempt  // the attempt that ends at its next checkpoint so that the run can use this worker; nil: none
+	// reserved is the attempt that gives it the ranks of a worker that leaves, when its step has ended; nil: none.
+	reserved *attempt
 }
 
 // heard is what beats say about a worker that joins or leaves.

@@ -79,6 +79,8 @@ func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, fre
 			why = fmt.Sprintf("has ranks of run %q", w.attempt.cfg.Run.Name)
 		case w.leaving:
 			why = "was told to stop"
+		case w.reserved != nil:
+			why = fmt.Sprintf("is reserved for the ranks of a worker that leaves run %q", w.reserved.cfg.Run.Name)
 		case !slices.Contains(free, w):
 			why = fmt.Sprintf("could not reach a free worker, so the two are kept apart for %.0f s", apartTime.Seconds())
 		case gpu && len(withGPUs([]*workerState{w})) == 0:

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -38,10 +39,20 @@ func TestDescribeWorkers(t *testing.T) {
 	add("a", true, true, true, nil)
 	add("b", true, true, false, nil)
 	add("c", true, true, false, &attempt{cfg: cfg})
+	add("ca", true, true, false, nil)
+	listed[heard[len(heard)-1].ID].reserved = &attempt{cfg: cfg}
 	add("d", true, true, false, &attempt{cfg: cfg, ended: time.Now().Add(-7 * time.Second)})
 	add("e", true, false, false, nil)
 	add("f", false, true, true, nil)
-	common := `; b could not reach a free worker, so the two are kept apart for 60 s; c has ranks of run "mine"; d is being released by run "mine" (for 7.0 s so far); e sends beats, but is not on the list of members yet; f is on the list of members, but sends no beats; far is refused: the coordinator can't reach it`
+	common := strings.Join([]string{"",
+		`b could not reach a free worker, so the two are kept apart for 60 s`,
+		`c has ranks of run "mine"`,
+		`ca is reserved for the ranks of a worker that leaves run "mine"`,
+		`d is being released by run "mine" (for 7.0 s so far)`,
+		`e sends beats, but is not on the list of members yet`,
+		`f is on the list of members, but sends no beats`,
+		`far is refused: the coordinator can't reach it`,
+	}, "; ")
 	for gpu, want := range map[bool]string{false: "a is free" + common, true: "a has no GPU" + common} {
 		if got := describeWorkers(heard, listed, free, far, gpu); got != want {
 			t.Errorf("with GPUs %v:\n%s\nwant\n%s", gpu, got, want)
@@ -50,7 +61,7 @@ func TestDescribeWorkers(t *testing.T) {
 	for range 5 {
 		add("g", true, true, false, &attempt{cfg: cfg})
 	}
-	want := "a is free" + common + `; g has ranks of run "mine"; and 4 more`
+	want := "a is free" + common + "; and 5 more"
 	if got := describeWorkers(heard, listed, free, far, false); got != want {
 		t.Errorf("of many:\n%s\nwant\n%s", got, want)
 	}
