@@ -33,7 +33,7 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	}
 	r, err := a.assign(ctx, as)
 	if refused := (*workerError)(nil); errors.As(err, &refused) && refused.crowded && a.mayDropShadows(as) {
-		if err := a.dropShadows(refused); err != nil {
+		if err := a.dropShadows(as, refused); err != nil {
 			return r, err
 		}
 		return a.assign(ctx, as)

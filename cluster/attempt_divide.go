@@ -30,9 +30,18 @@ func (a *attempt) divide(as plan.Assignment) error {
 			}
 		}
 	}
+	a.freeIdle()
+	if shadows != nil {
+		a.warnShadows(as)
+	}
+	return nil
+}
+
+// freeIdle frees the workers that got no ranks, so that other runs may use them.
+func (a *attempt) freeIdle() {
 	var idle []string
 	for _, s := range a.shares {
-		if len(s.ranks) == 0 { // other runs may use it
+		if len(s.ranks) == 0 {
 			a.c.free(s.ID, a)
 			idle = append(idle, s.Name)
 		}
@@ -40,9 +49,35 @@ func (a *attempt) divide(as plan.Assignment) error {
 	if len(idle) > 0 {
 		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, or use more stages or replicas", strings.Join(idle, ", "))
 	}
-	if shadows != nil {
-		a.warnShadows(as)
+}
+
+// divideAgain divides the ranks among the workers as without shadows. A worker that got no ranks before may get some if it is still free.
+func (a *attempt) divideAgain(as plan.Assignment) error {
+	b := &attempt{c: a.c, cfg: a.cfg}
+	a.c.mu.Lock()
+	free := a.c.freeFor(a)
+	for _, s := range a.shares {
+		w := a.c.workers[s.ID]
+		if slices.Contains(free, w) {
+			w.attempt = a
+		}
+		if w != nil && w.attempt == a {
+			b.shares = append(b.shares, &share{Member: s.Member})
+		}
 	}
+	a.c.mu.Unlock()
+	if err := b.divideHosts(as, nil); err != nil {
+		return err
+	}
+	a.c.mu.Lock()
+	a.mu.Lock()
+	for _, s := range a.shares {
+		s.ranks = b.ranksOf(s.ID)
+	}
+	a.apart = b.apart
+	a.mu.Unlock()
+	a.c.mu.Unlock()
+	a.freeIdle()
 	return nil
 }
 

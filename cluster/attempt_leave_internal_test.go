@@ -49,7 +49,7 @@ func placed(t *testing.T, p *plan.Plan, workers int) (*attempt, *hosts) {
 		h.workers[id] = &workerState{Member: beat.Member{ID: id, Name: fmt.Sprint("w", i), Address: fmt.Sprintf("10.0.0.%d:1", i+1),
 			Offer: &wire.Offer{Cores: 8, MemoryBytes: 1 << 40, Kernels: "avx2"}}}
 	}
-	a, _, err := h.choose(p.Config(), p.Grid().World(), false)
+	a, _, err := h.choose(p.Config(), min(workers, p.Grid().World()), false)
 	if err != nil {
 		t.Fatal(err)
 	}

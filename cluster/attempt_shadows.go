@@ -54,19 +54,15 @@ func (a *attempt) mayDropShadows(as plan.Assignment) bool {
 	return a.renewal == nil && a.shadows.Any() && as.Config.Cluster.Shadow == plan.ShadowAuto
 }
 
-// dropShadows lets the ranks be assigned again, without shadows, after a worker has refused them. For the workers that is another attempt,
-// after this one.
-func (a *attempt) dropShadows(why error) error {
+// dropShadows divides the ranks again and lets them be assigned again, without shadows, after a worker has refused them. For the workers
+// that is another attempt, after this one.
+func (a *attempt) dropShadows(as plan.Assignment, why error) error {
 	a.shadows = plan.Shadows{Why: why.Error()}
 	a.c.log.Info("the ranks have no shadows", "run", a.run, "why", why)
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
-	if a.apart != "" {
-		a.apart += "; "
-	}
-	a.apart += "the ranks have no shadows: " + why.Error()
 	a.c.mu.Lock()
 	a.c.generation++
 	generation := a.c.generation
@@ -79,6 +75,13 @@ func (a *attempt) dropShadows(why error) error {
 	for _, s := range a.busy() { // after the id has changed, so that their answers do not free them
 		a.c.release(s, &wire.Release{Attempt: was[:]})
 	}
+	if err := a.divideAgain(as); err != nil {
+		return err
+	}
+	if a.apart != "" {
+		a.apart += "; "
+	}
+	a.apart += "the ranks have no shadows: " + why.Error()
 	return nil
 }
 

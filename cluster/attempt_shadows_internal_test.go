@@ -52,3 +52,29 @@ func TestDeclinedShadows(t *testing.T) {
 		}
 	}
 }
+
+// TestDroppedShadows: if a worker refuses its ranks with shadows, they are divided again as without them: among the workers that the
+// attempt has, and those without ranks that no other run has got meanwhile.
+func TestDroppedShadows(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		idle       func(w *workerState) // what has become of a worker that got no ranks
+	}{
+		{"it is free", "[0] [1 2] [3]", func(*workerState) {}},
+		{"another run has it", "[0 1] [2 3] []", func(w *workerState) { w.attempt = &attempt{} }},
+		{"it leaves", "[0 1] [2 3] []", func(w *workerState) { w.leaving = true }},
+	} {
+		p := smallPlan(t, 4, fmt.Sprintf("cluster.shadow=%q", plan.ShadowAuto))
+		a, h := placed(t, p, 3)
+		a.shares[0].ranks, a.shares[1].ranks, a.shares[2].ranks = []int{0, 1, 2}, []int{3}, nil // by the room for shadows
+		ranks := func() string { return fmt.Sprint(a.shares[0].ranks, " ", a.shares[1].ranks, " ", a.shares[2].ranks) }
+		a.freeIdle()
+		c.idle(h.worker("w2"))
+		if err := a.divideAgain(a.as); err != nil || ranks() != c.want {
+			t.Errorf("%s: without shadows the workers have ranks %s, want %s; %v", c.name, ranks(), c.want, err)
+		}
+		if uses := h.worker("w2").attempt == a; uses != (len(a.shares[2].ranks) > 0) {
+			t.Errorf("%s: the attempt has the third worker: %t, with ranks %d", c.name, uses, a.shares[2].ranks)
+		}
+	}
+}
