@@ -149,7 +149,7 @@ const (
 //
 //	Step    int64    // of the checkpoint
 //	Leaving []string // workers that leave
-//	Lost    []string // workers that have failed, whose ranks were saved from their shadows
+//	Lost    []string // workers that have failed, whose ranks were saved from replicas or shadows
 //	Free    []string // workers that had no ranks, and are used from now on
 type RegroupEvent = event.RegroupEvent
 

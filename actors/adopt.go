@@ -168,7 +168,7 @@ func (s *Spec) kept(rank int) *Kept {
 	return nil
 }
 
-// buildStage builds the stage of a rank, or adopts the one of the last attempt, or only its shadow.
+// buildStage builds the stage of a rank, or adopts the one of the last attempt. A rescued rank gets what can save its state.
 func (l *local) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
 	s := &l.spec
 	if of := l.rescued[rank]; of != nil {
@@ -176,6 +176,9 @@ func (l *local) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
 	}
 	k := s.kept(rank)
 	if k == nil {
+		if c := l.equalTo(rank); c != nil {
+			return c, nil
+		}
 		return s.Build(rank, stream)
 	}
 	if s.Rejoin != nil {

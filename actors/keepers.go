@@ -35,6 +35,9 @@ func (k *keepers) write() (dir string, err error) {
 	for {
 		k.cell.store(event.Snapshot{Step: k.begin.Step, Doing: event.Writing})
 		saved, holder := k.saved()
+		if saved, err = k.spec.withFrozen(saved); err != nil {
+			return "", err
+		}
 		if saved, err = join(saved); err != nil {
 			return "", err
 		}

@@ -50,7 +50,7 @@ type local struct {
 	builders sync.WaitGroup        // the goroutines that build stages
 	computes []Compute             // by rank; nil: not in this process
 	shadows  []*shadow             // by rank; nil: not held in this process
-	rescued  []*shadow             // by rank, of those that save from their shadow; nil: the rank has a stage
+	rescued  []*shadow             // by rank, of those that save from their shadow; nil: others
 	retired  [][]*shadow           // by the rank that has held them in the last attempt; closed with the first order
 	ends     []*stageEnd           // by rank, of the stages that have halted; nil: not halted, or never built
 	kept     []*Kept               // what outlives the attempt, when it has ended

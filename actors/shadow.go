@@ -127,20 +127,6 @@ func (l *local) openShadows() {
 	}
 }
 
-// rescue takes the kept shadow of a rank in place of its stage; nil: the rank is not rescued, or the shadow is not here.
-func (l *local) rescue(rank int) *shadow {
-	if l.spec.Rescue == nil {
-		return nil
-	}
-	for _, k := range l.spec.Adopt {
-		if s := k.shadowOf(rank); s != nil {
-			l.rescued[rank] = s
-			return s
-		}
-	}
-	return nil
-}
-
 // build allocates the shadow, or brings that of the last attempt to the target.
 func (s *shadow) build(spec *Spec) (err error) {
 	if s.stage != nil {

@@ -95,8 +95,10 @@ type Spec struct {
 	Shadows     []int
 	BuildShadow func(rank int, s tensorops.Stream) (*stages.Shadow, error)
 	// Rescue makes an attempt with a Carry only write a checkpoint of the state that it continues from, and end with this event. Ranks
-	// whose shadow is in this process save from it; they have no stage.
+	// that are not in Adopt have no stage if their shadow, or a kept stage with the same state, is in this process: they save from it.
+	// Frozen are the weights that such a checkpoint takes from elsewhere, because shadows have only trained ones; nil: none are saved.
 	Rescue *event.RegroupEvent
+	Frozen *FrozenWeights
 	// Reader, if not nil, is the one that Build uses for the state of ranks in this process. StartStages has its own.
 	Reader *WeightReader
 	// Read returns the bytes that a rank here has read of its state from another rank or its shadow; nil: none.

@@ -47,7 +47,8 @@ func (a *attempt) freeIdle() {
 		}
 	}
 	if len(idle) > 0 {
-		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, or use more stages or replicas", strings.Join(idle, ", "))
+		a.apart = fmt.Sprintf("%s got no ranks, because each tensor group stays on one host; to use all workers, lower parallel.tensor, "+
+			"or use more stages or replicas", strings.Join(idle, ", "))
 	}
 }
 

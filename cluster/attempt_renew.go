@@ -19,7 +19,8 @@ type renewal struct {
 	of      uuid.UUID    // the other attempt
 	lost    []int        // ranks that get their state from others: their workers have failed, or have none of it
 	shadows plan.Shadows // of the other attempt
-	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows
+	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows or replicas
+	saved   []*share     // of a rescue: the workers whose ranks others save
 }
 
 // Renew makes an attempt of the workers that have kept their stages, and of free workers in the place of the others. If none comes in time,
@@ -108,19 +109,25 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 		renewal: &renewal{of: a.id, shadows: a.shadows}, shadows: a.shadows}
 	var all []*workerState
 	var failed []*share
+	if a.renewal != nil { // first, so that a worker that is back gets its own ranks
+		failed = slices.Clone(a.renewal.saved)
+	}
 	for _, s := range a.busy() {
-		w := c.workers[s.ID]
+		w, ranks := c.workers[s.ID], a.without(s.ranks)
 		if !slices.Contains(lost, s) && w != nil && w.attempt == a {
 			all = append(all, w)
-			b.shares = append(b.shares, &share{Member: w.Member, ranks: slices.Clone(s.ranks), devices: s.devices})
-			for _, rank := range s.ranks {
+			b.shares = append(b.shares, &share{Member: w.Member, ranks: ranks, devices: s.devices})
+			for _, rank := range ranks {
 				if slices.Contains(unloaded, rank) {
 					b.renewal.lost = append(b.renewal.lost, rank)
 				}
 			}
-			continue
+		} else if len(ranks) > 0 {
+			failed = append(failed, &share{Member: s.Member, ranks: ranks})
 		}
-		b.renewal.lost, failed = append(b.renewal.lost, s.ranks...), append(failed, s)
+	}
+	for _, s := range failed {
+		b.renewal.lost = append(b.renewal.lost, s.ranks...)
 	}
 	for _, s := range failed {
 		if replacement == nil {
@@ -160,6 +167,16 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 	a.ended = time.Now()
 	a.unreserve()
 	return b, nil, nil
+}
+
+// without returns those of some ranks that their worker computes, and does not only save.
+func (a *attempt) without(ranks []int) (own []int) {
+	for _, rank := range ranks {
+		if a.renewal == nil || !slices.ContainsFunc(a.renewal.saved, func(s *share) bool { return slices.Contains(s.ranks, rank) }) {
+			own = append(own, rank)
+		}
+	}
+	return own
 }
 
 // replacement returns the free worker that gets the ranks of one that has failed: of the same name, else on the same host, else any
@@ -221,19 +238,28 @@ func (a *attempt) shareOut(failed []*share, b *attempt) error {
 	for i, s := range b.shares {
 		s.ranks = before[i]
 	}
-	if a.as.Plan.Replicated() || !a.as.Plan.SavesShadows() {
-		return full
-	}
-	b.renewal.rescue, b.shadows = true, plan.Shadows{Why: "the attempt only saves its state"}
+	var savers []*share // of the ranks, in order
 	for _, s := range failed {
 		for _, rank := range s.ranks {
-			i := slices.IndexFunc(b.shares, func(of *share) bool { return slices.Contains(of.ranks, a.shadows.Of(rank)) })
+			from, err := a.as.Plan.Holder(rank, b.renewal.lost, a.shadows)
+			if err != nil {
+				return fmt.Errorf("%w; %w", full, err)
+			}
+			i := slices.IndexFunc(b.shares, func(of *share) bool { return slices.Contains(of.ranks, from) })
 			if i < 0 {
 				return full
 			}
-			b.shares[i].take(rank)
+			savers = append(savers, b.shares[i])
 		}
 	}
+	for _, s := range failed {
+		for _, rank := range s.ranks {
+			savers[0].take(rank)
+			savers = savers[1:]
+		}
+	}
+	b.renewal.rescue, b.renewal.saved = true, failed
+	b.shadows = plan.Shadows{Why: "the attempt only saves its state"}
 	return nil
 }
 

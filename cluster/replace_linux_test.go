@@ -104,41 +104,57 @@ func replaces(t *testing.T, g *group, c replacement) {
 	}
 }
 
-// TestRescue: if no other worker may compute the ranks of one that dies, the run writes a checkpoint of its last step from the shadow, and
-// continues from it when the worker is back. No step is repeated.
+// TestRescue: if no other worker may compute the ranks of one that dies, the run writes a checkpoint of its last step from the shadow or a
+// replica, and continues from it when the worker is back. No step is repeated.
 func TestRescue(t *testing.T) {
-	g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
-	g.join(t, workers(3)...)
-	sets := []string{"run.steps=40", "run.checkpoint_every=0", "run.eval_every=0", "pipeline.stages=3", `cluster.shadow="on"`,
-		`cluster.place=["worker-0", "worker-1", "worker-2"]`}
-	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: 3, Seconds: patience.Seconds()})
-	g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
-	place := g.line.place()
-	if err := g.workers["worker-1"].kill(); err != nil {
-		t.Fatal(err)
-	}
-	e := g.await(t, "the checkpoint", place, patience, func(e event) bool {
-		return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
-	})
-	if e.Kind != "regroup" || !strings.Contains(e.Attrs["lost"], "worker-1") || e.Step < 15 {
-		t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
-	}
-	g.join(t, "worker-1")
-	if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
-		t.Fatalf("the run: %s\n%s", end.Error, g.describe())
-	}
-	sameRun(t, want, out, 40)
-	events, _ := g.line.from(0)
-	last := 0
-	for _, e := range events {
-		if e.Kind == "step" && e.Step != last+1 && e.Step > 0 {
-			t.Errorf("step %d follows step %d", e.Step, last)
+	for _, c := range []struct {
+		name    string
+		workers int
+		sets    []string
+	}{
+		{"shadows", 3, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
+		{"frozen, shadows", 3, []string{"pipeline.stages=3", `cluster.shadow="on"`, `model.freeze=["embed", "1-2"]`}},
+		{"replicas", 4, []string{"parallel.data=2", "pipeline.stages=2"}},
+	} {
+		if c.name != "shadows" && !long && os.Getenv("TROUPE_FAULTS") == "" { // TestRescue of internal/plan in one process
+			continue
 		}
-		if e.Kind == "step" {
-			last = e.Step
-		}
+		t.Run(c.name, func(t *testing.T) {
+			g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
+			names := workers(c.workers)
+			g.join(t, names...)
+			sets := append([]string{"run.steps=40", "run.checkpoint_every=0", "run.eval_every=0",
+				`cluster.place=["` + strings.Join(names, `", "`) + `"]`}, c.sets...)
+			want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+			trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+			g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, out, sets), Workers: c.workers, Seconds: patience.Seconds()})
+			g.await(t, "step 15", 0, patience, func(e event) bool { return e.Kind == "step" && e.Step >= 15 })
+			place := g.line.place()
+			if err := g.workers["worker-1"].kill(); err != nil {
+				t.Fatal(err)
+			}
+			e := g.await(t, "the checkpoint", place, patience, func(e event) bool {
+				return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
+			})
+			if e.Kind != "regroup" || !strings.Contains(e.Attrs["lost"], "worker-1") || e.Step < 15 {
+				t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
+			}
+			g.join(t, "worker-1")
+			if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
+				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
+			}
+			sameRun(t, want, out, 40)
+			events, _ := g.line.from(0)
+			last := 0
+			for _, e := range events {
+				if e.Kind == "step" && e.Step != last+1 && e.Step > 0 {
+					t.Errorf("step %d follows step %d", e.Step, last)
+				}
+				if e.Kind == "step" {
+					last = e.Step
+				}
+			}
+		})
 	}
 }
 

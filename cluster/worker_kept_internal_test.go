@@ -68,3 +68,23 @@ func TestWithoutKept(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnRanks: in a rescue, a worker needs no memory for ranks that save from what it has kept of others, but for those that get their
+// state from another worker it does.
+func TestOwnRanks(t *testing.T) {
+	hosts := []string{"", "", "", "elsewhere"}
+	for _, c := range []struct {
+		r    *wire.Renewal
+		want []int
+	}{
+		{nil, []int{0, 1, 2}},
+		{&wire.Renewal{Rescue: true}, []int{0, 1, 2}},
+		{&wire.Renewal{Rescue: true, Copies: []int32{-1, 0, 3}}, []int{0, 2}},
+		{&wire.Renewal{Copies: []int32{-1, 0, 3}}, []int{0, 1, 2}},
+		{&wire.Renewal{Rescue: true, Copies: []int32{-1, 9, -1}}, []int{0, 1, 2}},
+	} {
+		if got := ownRanks(c.r, []int{0, 1, 2}, hosts); !slices.Equal(got, c.want) {
+			t.Errorf("%v: ranks %d, want %d", c.r, got, c.want)
+		}
+	}
+}

@@ -148,7 +148,7 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkRanks(pl, kept, ranks, shadows); err != nil {
+	if err := checkRanks(pl, kept, ownRanks(m.GetRenewal(), ranks, hosts), shadows); err != nil {
 		return nil, nil, err
 	}
 	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }
@@ -210,6 +210,21 @@ func checkRanks(pl *plan.Plan, kept *keptPart, ranks, shadows []int) error {
 		return fmt.Errorf("%w: %w", errCrowded, err)
 	}
 	return err
+}
+
+// ownRanks returns those of this worker's ranks that take memory of their own. In a rescue, ranks that save from what this worker has kept
+// of others do not. hosts has the addresses of all ranks' processes, "" for this one.
+func ownRanks(r *wire.Renewal, ranks []int, hosts []string) (own []int) {
+	copies := r.GetCopies()
+	for i, rank := range ranks {
+		if r.GetRescue() && i < len(copies) {
+			if from := int(copies[i]); from >= 0 && from < len(hosts) && hosts[from] == "" {
+				continue
+			}
+		}
+		own = append(own, rank)
+	}
+	return own
 }
 
 // open opens the devices of the ranks here, and checks that the ranks on a GPU fit its memory.

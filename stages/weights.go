@@ -171,15 +171,31 @@ func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host
 // in memory that the host must be able to address. Then no list may change them while they are
 // read.
 func (s *Stage) Save(l *tensorops.List, copies tensorops.Arena) []Saved {
-	return s.save(l, copies, true)
+	return s.save(l, copies, true, s.replicaOf)
 }
 
 // SaveWeights is Save without the optimizer state.
 func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
-	return s.save(l, copies, false)
+	return s.save(l, copies, false, s.replicaOf)
 }
 
-func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) []Saved {
+// SaveAs is Save of another replica of the stage, from this one: both have the same weights and optimizer state. The list fails if each has
+// parts of its own, as with ZeRO and expert groups.
+func (s *Stage) SaveAs(l *tensorops.List, copies tensorops.Arena, replica int) []Saved {
+	if s.opts.Data.splits() || s.opts.Experts.Group != nil {
+		l.Fail(fmt.Errorf("%w: replica %d has parts of its own, which this one cannot save", ErrInput, replica))
+		return nil
+	}
+	return s.save(l, copies, true, func(*Param) int { return replica })
+}
+
+// replicaOf returns which of the replicas of a parameter the stage has.
+func (s *Stage) replicaOf(p *Param) int {
+	replica, _ := s.copyOf(p)
+	return replica
+}
+
+func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool, replica func(*Param) int) []Saved {
 	var out []Saved
 	for _, h := range s.local {
 		if !s.saves(h) {
@@ -204,8 +220,7 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 			l.Fetch(v.Bytes(), t)
 			out = append(out, v)
 		}
-		replica, _ := s.copyOf(h.param)
-		first := replica == 0 // it saves what all replicas have
+		first := replica(h.param) == 0 // it saves what all replicas have
 		switch {
 		case h.splitsWeight && s.ofState(h.param).Len() > 0:
 			save(s.ownWeight(h), s.ofState(h.param), "")
@@ -231,6 +246,17 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool) 
 // the base, which is stored already.
 func (s *Stage) saves(h *localParam) bool {
 	return h.owner && (!h.param.Frozen || s.model.Config.Adapter == nil)
+}
+
+// FrozenTypes returns the types in which the rank saves its frozen weights, by Param.Index.
+func (s *Stage) FrozenTypes() map[int]tensorops.DType {
+	types := make(map[int]tensorops.DType)
+	for _, h := range s.local {
+		if h.param.Frozen && s.saves(h) {
+			types[h.param.Index] = h.w.DType()
+		}
+	}
+	return types
 }
 
 // SavedBytes returns the bytes of the copies of Save, without and of the optimizer state.

@@ -46,7 +46,7 @@ type Workers interface {
 type Renewer interface {
 	// Renew replaces the workers that have failed, after an attempt whose other workers have kept their stages. It waits up to wait for
 	// replacements, then fails with ErrNoRoom. The result has the other workers, too: release only it, unless Renew fails. With rescue
-	// there is no room for the ranks of those that have failed: the attempt can only write a checkpoint, from their shadows.
+	// there is no room for the ranks of those that have failed: the attempt can only write a checkpoint, from their shadows or replicas.
 	Renew(ctx context.Context, wait time.Duration) (w Workers, rescue bool, err error)
 }
 

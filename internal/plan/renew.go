@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -47,6 +48,29 @@ func (p *Plan) Replicated() bool { return p.grid.Size(grid.Copies) > 1 }
 // Freezes reports whether some weights are not trained. A lost rank reads them again from where the run has them: from the checkpoint
 // that the attempt began with, or else from the seed.
 func (p *Plan) Freezes() bool { return p.model.Trained() != p.model.Parameters() }
+
+// Frozen returns the weights that are not trained and that checkpoints have, from a source of all weights; nil: there are none. Those of an
+// adapter's base are stored already.
+func (p *Plan) Frozen(load stages.Source) (*actors.FrozenWeights, error) {
+	if !p.Freezes() {
+		return nil, nil
+	}
+	types := make(map[int]tensorops.DType)
+	for stage := range p.table.NumRanks() {
+		st, err := stages.NewStage(p.model, tensorops.NewDryStream(), p.chunks[stage], p.dryOptions(stage, place{}))
+		if err != nil {
+			return nil, fmt.Errorf("stage %d: %w", stage, err)
+		}
+		maps.Copy(types, st.FrozenTypes())
+		if err := st.Close(); err != nil {
+			return nil, fmt.Errorf("stage %d: %w", stage, err)
+		}
+	}
+	if len(types) == 0 {
+		return nil, nil
+	}
+	return &actors.FrozenWeights{StoredWeights: actors.StoredWeights{Params: p.model.Params, Source: load}, Types: types}, nil
+}
 
 // Source says where lost ranks get their state: see event.ReplaceEvent.
 func (p *Plan) Source() string {

@@ -38,10 +38,6 @@ func (s Shadows) Of(rank int) int {
 // Any reports whether a rank has a shadow.
 func (s Shadows) Any() bool { return slices.ContainsFunc(s.At, func(h int) bool { return h >= 0 }) }
 
-// SavesShadows reports whether a checkpoint can be written from the shadows in place of their ranks: frozen weights are in none, and with
-// an adapter in no checkpoint either.
-func (p *Plan) SavesShadows() bool { return !p.Freezes() || p.model.Config.Adapter != nil }
-
 // Site is where a rank computes.
 type Site struct{ Process, Host string }
 

@@ -857,7 +857,7 @@ type Renewal struct {
 	Update  *Update                `protobuf:"bytes,5,opt,name=update,proto3" json:"update,omitempty"`
 	// For each of this worker's ranks, the rank in whose process its state is, or -1 if the worker has kept it; empty: it has kept all.
 	Copies []int32 `protobuf:"varint,6,rep,packed,name=copies,proto3" json:"copies,omitempty"`
-	// It only writes a checkpoint: the ranks that are not kept save from their shadows.
+	// It only writes a checkpoint: the ranks that are not kept save from their shadows or replicas.
 	Rescue        bool `protobuf:"varint,7,opt,name=rescue,proto3" json:"rescue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -105,7 +105,7 @@ type RegroupEvent struct {
 	Step    int64    `json:"step"`              // of the checkpoint
 	Leaving []string `json:"leaving,omitempty"` // workers that leave
 	Free    []string `json:"free,omitempty"`    // workers that had no ranks, and are used from now on
-	Lost    []string `json:"lost,omitempty"`    // workers that have failed, whose ranks were saved from their shadows
+	Lost    []string `json:"lost,omitempty"`    // workers that have failed, whose ranks were saved from replicas or shadows
 }
 
 // EndEvent is a watcher's last event: the result of the run, as Run.Wait returns it. A reader of Run.Events finds the

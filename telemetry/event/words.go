@@ -113,8 +113,8 @@ const stoppedAt = "stopped at step "
 // sayRegroup says why the run changes its workers.
 func sayRegroup(e RegroupEvent) string {
 	if len(e.Lost) > 0 {
-		return fmt.Sprintf("%s failed, and no other worker can take its ranks: checkpoint step %d written from their shadows, no step lost",
-			workerNames(e.Lost), e.Step)
+		return fmt.Sprintf("%s failed, and no other worker can take its ranks: checkpoint step %d written from their replicas or shadows, "+
+			"no step lost", workerNames(e.Lost), e.Step)
 	}
 	if len(e.Leaving) == 0 {
 		verb, it := "is", "it"

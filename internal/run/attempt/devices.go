@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -111,7 +112,12 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 		return err
 	}
 	c.ofRanks, c.replaced = r.Memory, r.Replaced
-	s.Shadows, s.Keep = r.Shadows.At, func(lost []int) error { return a.Plan.Keeps(lost, r.Shadows) }
+	s.Shadows, s.Keep = r.Shadows.At, func(lost []int) error {
+		if a.Rescue { // it has only saved the state of the ranks that it was to replace
+			lost = slices.Concat(lost, r.Replaced)
+		}
+		return a.Plan.Keeps(lost, r.Shadows)
+	}
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
 		r.Detach, r.Clock, r.CutLinks
 	return nil

@@ -24,9 +24,12 @@ func (a *Attempt) Renew(ctx context.Context, c *actors.Carry, lost string, wait 
 		return nil, fmt.Errorf("%w, and no checkpoint can be written after step %d, because its validation is due", plan.ErrNoRoom,
 			c.State().Step)
 	}
-	a.spec.Rescue, a.assignment.Rescue = nil, rescue
+	a.spec.Rescue, a.spec.Frozen, a.assignment.Rescue = nil, nil, rescue
 	if rescue {
 		a.spec.Rescue, ready = &event.RegroupEvent{Lost: []string{lost}}, nil // its end is the event
+		if a.spec.Frozen, err = a.plan.Frozen(a.load); err != nil {
+			return nil, err
+		}
 	}
 	placed()
 	target := c.Target()

@@ -1,0 +1,112 @@
+package actors
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// If no process has room for the ranks of one that is lost, an attempt writes a checkpoint of the last decided step (Spec.Rescue). A lost
+// rank has no stage there: it saves its state from its shadow, or from a rank with the same one.
+
+// rescue takes the kept shadow of a rank in place of its stage; nil: the rank is not rescued, or the shadow is not here.
+func (l *local) rescue(rank int) *shadow {
+	if l.spec.Rescue == nil {
+		return nil
+	}
+	for _, k := range l.spec.Adopt {
+		if s := k.shadowOf(rank); s != nil {
+			l.rescued[rank] = s
+			return s
+		}
+	}
+	return nil
+}
+
+// equal is a rank that saves from the kept stage of another one, which has the same weights and optimizer state. It can do nothing else.
+type equal struct {
+	Compute
+	of      ReplicaSaver
+	replica int // which of the ranks with the same state it is
+}
+
+// ReplicaSaver is a Compute that can save as another rank that has the same weights and optimizer state, at the same time as it saves for
+// its own one.
+type ReplicaSaver interface {
+	SaveAs(l *tensorops.List, copies tensorops.Arena, replica int) []stages.Saved
+}
+
+// Save records copies of the other stage's tensors. That one has its state: the scheduler asks for it when all stages are ready.
+func (e equal) Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved { return e.of.SaveAs(l, copies, e.replica) }
+
+// Close does nothing: the tensors are the other stage's.
+func (e equal) Close() error { return nil }
+
+// equalTo returns what saves for a rescued rank, from a kept rank here that has the same state; nil: the rank is not rescued, or there is
+// none.
+func (l *local) equalTo(rank int) Compute {
+	if l.spec.Rescue == nil || l.spec.Copies == nil {
+		return nil
+	}
+	all := l.spec.Copies(rank)
+	for _, other := range all {
+		if k := l.spec.kept(other); k != nil && other != rank {
+			if of, ok := k.stage.(ReplicaSaver); ok {
+				return equal{k.stage, of, slices.Index(all, rank)}
+			}
+		}
+	}
+	return nil
+}
+
+// FrozenWeights are the weights of a model that are not trained.
+type FrozenWeights struct {
+	StoredWeights
+	Types map[int]tensorops.DType // in which the stages save them, by Param.Index; others are not saved
+}
+
+var errFrozen = errors.New("a frozen weight of a rank that was lost cannot be read again")
+
+// withFrozen adds to what the ranks have saved the frozen weights that they have not saved whole: shadows have only trained ones.
+func (s *Spec) withFrozen(saved []stages.Saved) ([]stages.Saved, error) {
+	if s.Frozen == nil {
+		return saved, nil
+	}
+	numbers := make(map[string]int)
+	for _, v := range saved {
+		n := 1
+		for _, d := range v.Shape {
+			n *= d
+		}
+		numbers[v.Name] += n
+	}
+	for _, p := range s.Frozen.Params {
+		dtype, saves := s.Frozen.Types[p.Index]
+		if !saves || numbers[p.Name] == p.Len() {
+			continue
+		}
+		saved = slices.DeleteFunc(saved, func(v stages.Saved) bool { return v.Name == p.Name })
+		data := make([]float32, p.Len())
+		if err := s.Frozen.Source(p, "", data); err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", errFrozen, p.Name, err)
+		}
+		v := stages.Saved{Name: p.Name, Index: p.Index, Shape: p.Shape, DType: dtype}
+		switch dtype {
+		case tensorops.Float32:
+			v.Data = data
+		case tensorops.BFloat16:
+			narrow := make([]uint16, len(data))
+			for i, x := range data {
+				narrow[i] = tensorops.ToBFloat16(x)
+			}
+			v.Narrow = tensorops.HostBytes(narrow)
+		default:
+			return nil, fmt.Errorf("%w: %s is stored in %v", errFrozen, p.Name, dtype)
+		}
+		saved = append(saved, v)
+	}
+	return saved, nil
+}
