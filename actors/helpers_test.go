@@ -231,6 +231,7 @@ type training struct {
 	optimizer stages.Optimizer // none: adamw
 	load      stages.Source    // what is stored; none: from itself
 	sending   func(m any)      // called before a message leaves a host; nil: nothing is
+	started   func(host string, s *actors.Stages)
 	// wrap may put something around a rank's stage.
 	wrap func(rank int, c actors.Compute) actors.Compute
 }

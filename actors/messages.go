@@ -308,10 +308,12 @@ type (
 	left  struct{ rank int }
 )
 
-// lost tells the supervisor that the process of some ranks failed or disconnected.
+// lost tells the supervisor that the process of some ranks failed or disconnected. With leaves it is still there, and its stages outlive
+// the attempt as others do.
 type lost struct {
-	ranks []int
-	err   error
+	ranks  []int
+	err    error
+	leaves bool
 }
 
 // ReadWeight asks for a stored tensor of a parameter, or a part of its optimizer state.

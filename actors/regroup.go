@@ -32,7 +32,7 @@ func (a *schedulerActor) regroups(m *regroup) {
 	a.regroup = m
 }
 
-func union(a, b []string) []string {
+func union[E comparable](a, b []E) []E {
 	all := slices.Clone(a)
 	for _, s := range b {
 		if !slices.Contains(all, s) {

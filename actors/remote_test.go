@@ -181,6 +181,9 @@ func (tr training) startOver(t *testing.T, l *log, hosts []string, change func(h
 		if err != nil {
 			t.Fatal(err)
 		}
+		if tr.started != nil {
+			tr.started(host, st)
+		}
 		parts = append(parts, st)
 	}
 	spec.Hosts, spec.System, spec.Attach, spec.Device = hosts, r.join("coordinator"), r.attach("coordinator"), nil

@@ -40,7 +40,9 @@ type ReplicaSaver interface {
 }
 
 // Save records copies of the other stage's tensors. That one has its state: the scheduler asks for it when all stages are ready.
-func (e equal) Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved { return e.of.SaveAs(l, copies, e.replica) }
+func (e equal) Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved {
+	return e.of.SaveAs(l, copies, e.replica)
+}
 
 // Close does nothing: the tensors are the other stage's.
 func (e equal) Close() error { return nil }

@@ -160,7 +160,13 @@ func (r *Run) Ping(within time.Duration) error {
 // Lost tells the run that the process of some ranks failed or disconnected: the attempt ends with
 // err.
 func (r *Run) Lost(ranks []int, err error) {
-	r.system.Root.Send(r.supervisor, &lost{ranks, err})
+	r.system.Root.Send(r.supervisor, &lost{ranks: ranks, err: err})
+}
+
+// Leave is Lost for ranks whose process is still there and leaves: the next attempt should find their state elsewhere. Their stages outlive
+// the attempt, so that it can adopt them if other processes fail that have that state.
+func (r *Run) Leave(ranks []int, err error) {
+	r.system.Root.Send(r.supervisor, &lost{ranks: ranks, err: err, leaves: true})
 }
 
 // Ready reports whether all stages have had their weights. Before that, a renewal would find some without.

@@ -36,15 +36,23 @@ type supervisor struct {
 	told    bool
 	outcome Outcome
 	lost    []int       // ranks whose processes have failed
+	leaving []int       // ranks whose processes leave
 	unkept  error       // why the stages do not outlive the attempt
 	overdue *time.Timer // limits the wait for stages in other processes; nil: no wait
 }
 
-// decideKeep decides whether the stages outlive the attempt, which ends because some ranks are lost.
-func (s *supervisor) decideKeep(lost []int) {
-	s.lost = append(s.lost, lost...)
+// decideKeep decides whether the stages outlive the attempt, which ends because some ranks are lost. If the state of those that leave is
+// nowhere else, they count as not lost.
+func (s *supervisor) decideKeep(m *lost) {
+	if m.leaves {
+		s.leaving = union(s.leaving, m.ranks)
+	} else {
+		s.lost = union(s.lost, m.ranks)
+	}
 	if s.unkept = errNoKeep; s.spec.Keep != nil {
-		s.unkept = s.spec.Keep(s.lost)
+		if s.unkept = s.spec.Keep(union(s.lost, s.leaving)); s.unkept != nil && len(s.leaving) > 0 {
+			s.unkept = s.spec.Keep(s.lost)
+		}
 	}
 	s.keeps.Store(s.unkept == nil)
 }
@@ -52,7 +60,7 @@ func (s *supervisor) decideKeep(lost []int) {
 // carryOver adds to the outcome what the next attempt continues with.
 func (s *supervisor) carryOver() {
 	c := s.last.carry
-	s.outcome.Lost = s.lost
+	s.outcome.Lost = union(s.lost, s.leaving)
 	if s.unkept == nil && c == nil {
 		s.unkept = errNotReady
 	}
@@ -169,10 +177,16 @@ func (s *supervisor) Receive(ctx actor.Context) {
 		s.gone(ctx, s.spec.stageName(m.rank))
 	case *lost:
 		if !s.ending || s.outcome.lost {
-			s.decideKeep(m.ranks)
+			if !m.leaves && len(s.lost) == 0 && len(s.leaving) > 0 { // the failure comes first in what the run says
+				s.outcome.Err = fmt.Errorf("%w; %w", m.err, s.outcome.Err)
+			}
+			s.decideKeep(m)
 		}
 		if !s.ending { // otherwise the stages are already leaving
 			s.end(ctx, Outcome{Err: m.err, lost: true})
+		}
+		if m.leaves {
+			return
 		}
 		for _, rank := range m.ranks {
 			if s.spec.host(rank) != "" {

@@ -66,6 +66,7 @@ type share struct {
 	beat.Member
 	ranks   []int
 	devices []*wire.OfferedDevice // of each rank, if some compute on a GPU
+	kept    uuid.UUID             // the attempt of which it has kept its stages, in a renewal; zero: the one before
 
 	doing string // what its stages did in the last beat
 	lost  bool   // the worker has failed, or has given up its ranks; the attempt's mu

@@ -45,7 +45,7 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
 	r := plan.Ranks{Shadows: a.shadows, Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
-		CutLinks: a.cuts.links, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
+		CutLinks: a.cuts.links, Left: a.leftRanks, Loaded: a.loaded, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
 	if a.renewal != nil {
 		r.Replaced = slices.Sorted(slices.Values(a.renewal.lost))
@@ -76,7 +76,7 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		}
 		if a.renewal != nil {
 			m.FromCheckpoint, m.WithState = as.Stored && as.Plan.Freezes(), false
-			if m.Renewal, err = a.renewal.pack(as, s.ranks); err != nil {
+			if m.Renewal, err = a.renewal.pack(as, s); err != nil {
 				return r, err
 			}
 		}
@@ -239,10 +239,12 @@ func (a *attempt) Release() {
 			continue
 		}
 		if a.renewal != nil { // without an assignment it knows only that attempt, and may be about to keep its stages
-			a.c.release(s, &wire.Release{Attempt: a.renewal.of[:], Run: a.run[:], SavedStep: m.SavedStep})
+			of := a.renewal.keptBy(s)
+			a.c.release(s, &wire.Release{Attempt: of[:], Run: a.run[:], SavedStep: m.SavedStep})
 		}
 		a.c.release(s, m)
 	}
+	a.drop(true, m)
 }
 
 // release tells a worker to release its ranks. One that has left needs no message.

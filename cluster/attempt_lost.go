@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe"
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -43,7 +44,7 @@ func (a *attempt) loses(m beat.Member, why error) {
 		default: // nobody waits for answers any more
 		}
 		if a.actors != nil {
-			a.actors.Lost(s.ranks, err)
+			tellLost(a.actors, s)
 		} else if len(s.ranks) > 0 {
 			then := "the run uses other workers"
 			if a.renewal != nil {
@@ -51,6 +52,15 @@ func (a *attempt) loses(m beat.Member, why error) {
 			}
 			a.tellWaiting(fmt.Sprintf("%v; %s", err, then))
 		}
+	}
+}
+
+// tellLost ends a run's attempt because a worker has failed or leaves.
+func tellLost(r *actors.Run, s *share) {
+	if errors.Is(s.why, errLeaves) {
+		r.Leave(s.ranks, s.why)
+	} else {
+		r.Lost(s.ranks, s.why)
 	}
 }
 

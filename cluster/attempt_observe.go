@@ -34,7 +34,7 @@ func (a *attempt) Watch(r *actors.Run) {
 	}
 	for _, s := range a.shares {
 		if s.lost && len(s.ranks) > 0 {
-			r.Lost(s.ranks, s.why)
+			tellLost(r, s)
 		}
 	}
 }

@@ -21,6 +21,8 @@ type renewal struct {
 	shadows plan.Shadows // of the other attempt
 	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows or replicas
 	saved   []*share     // of a rescue: the workers whose ranks others save
+	left    []source     // workers that have left, until all ranks have their state; the attempt's mu
+	dropped []source     // workers that have to free what they have of earlier attempts
 }
 
 // Renew makes an attempt of the workers that have kept their stages, and of free workers in the place of the others. If none comes in time,
@@ -34,6 +36,7 @@ func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers
 		a.releaseLost() // also those that left meanwhile
 		b, changed, err := a.renew(a.replacement)
 		if b != nil {
+			b.drop(false, &wire.Release{})
 			return b, false, nil
 		}
 		if !errors.Is(err, plan.ErrNoRoom) {
@@ -48,6 +51,7 @@ func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers
 			}
 			b, _, among := a.renew(nil)
 			if b != nil {
+				b.drop(false, &wire.Release{})
 				return b, b.renewal.rescue, nil
 			}
 			return nil, false, fmt.Errorf("%w; %w", err, among)
@@ -57,11 +61,12 @@ func (a *attempt) Renew(ctx context.Context, wait time.Duration) (_ plan.Workers
 	}
 }
 
-// releaseLost frees the workers that have given up their ranks but are still members.
+// releaseLost frees the workers that have given up their ranks but are still members. Those that leave are needed until others have the
+// state of their ranks.
 func (a *attempt) releaseLost() {
 	for _, s := range a.lostShares() {
-		if len(s.ranks) > 0 && !s.freed { // once: afterwards it may compute ranks of another run
-			s.freed = true
+		if len(s.ranks) > 0 && !s.freed && a.hasFailed(s.ID) { // once: afterwards it may compute ranks of another run
+			a.frees(s)
 			a.c.release(s, &wire.Release{Attempt: a.id[:]})
 		}
 	}
@@ -100,22 +105,28 @@ func (a *attempt) unloaded() (ranks []int) {
 // renew makes the attempt, if replacement finds a free worker for each one that has failed. Without a replacement, the others get the
 // ranks or, if they have no room, save them.
 func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int, error)) (b *attempt, changed <-chan struct{}, err error) {
-	c, lost, unloaded := a.c, a.lostShares(), a.unloaded()
+	return a.renewWithout(a.unloaded(), replacement)
+}
+
+// renewWithout is renew. unloaded are ranks of workers that have kept nothing of them.
+func (a *attempt) renewWithout(unloaded []int, replacement func(lost *share, free []*workerState) (int, error)) (b *attempt,
+	changed <-chan struct{}, err error) {
+	c, lost, sources := a.c, a.lostShares(), a.sources()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	free := c.freeFor(a)
 	b = &attempt{c: c, cfg: a.cfg, run: a.run, tellWaiting: a.tellWaiting, tried: a.tried, asked: make(map[uuid.UUID]bool), apart: a.apart,
 		gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64),
 		renewal: &renewal{of: a.id, shadows: a.shadows}, shadows: a.shadows}
-	var all []*workerState
 	var failed []*share
 	if a.renewal != nil { // first, so that a worker that is back gets its own ranks
-		failed = slices.Clone(a.renewal.saved)
+		for _, s := range a.renewal.saved {
+			failed = append(failed, &share{Member: s.Member, ranks: s.ranks})
+		}
 	}
 	for _, s := range a.busy() {
 		w, ranks := c.workers[s.ID], a.without(s.ranks)
 		if !slices.Contains(lost, s) && w != nil && w.attempt == a {
-			all = append(all, w)
 			b.shares = append(b.shares, &share{Member: w.Member, ranks: ranks, devices: s.devices})
 			for _, rank := range ranks {
 				if slices.Contains(unloaded, rank) {
@@ -129,6 +140,7 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 	for _, s := range failed {
 		b.renewal.lost = append(b.renewal.lost, s.ranks...)
 	}
+	failed = a.remain(b, sources, failed)
 	for _, s := range failed {
 		if replacement == nil {
 			continue
@@ -137,7 +149,6 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 		if err != nil {
 			return nil, c.changed, err
 		}
-		all = append(all, free[i])
 		b.shares = append(b.shares, &share{Member: free[i].Member, ranks: s.ranks})
 		free = slices.Delete(free, i, i+1)
 	}
@@ -145,6 +156,10 @@ func (a *attempt) renew(replacement func(lost *share, free []*workerState) (int,
 		if err := a.shareOut(failed, b); err != nil {
 			return nil, c.changed, err
 		}
+	}
+	var all []*workerState
+	for _, s := range b.shares {
+		all = append(all, c.workers[s.ID])
 	}
 	for i, w := range all {
 		for _, other := range all[:i] {
@@ -324,9 +339,9 @@ func (a *attempt) neighbours(w *workerState) (n int) {
 }
 
 // pack describes the renewal to a worker.
-func (r *renewal) pack(as plan.Assignment, ranks []int) (*wire.Renewal, error) {
-	t := as.Adopt
-	m := &wire.Renewal{Attempt: r.of[:], Rescue: r.rescue, Step: t.Step, Skip: t.Skip, Kept: t.Kept,
+func (r *renewal) pack(as plan.Assignment, s *share) (*wire.Renewal, error) {
+	t, of, ranks := as.Adopt, r.keptBy(s), s.ranks
+	m := &wire.Renewal{Attempt: of[:], Rescue: r.rescue, Step: t.Step, Skip: t.Skip, Kept: t.Kept,
 		Update: &wire.Update{Count: int64(t.Update.Count), Lr: t.Update.LR, GradScale: t.Update.GradScale}}
 	if !slices.ContainsFunc(ranks, func(rank int) bool { return slices.Contains(r.lost, rank) }) {
 		return m, nil // it should have kept all
@@ -342,4 +357,12 @@ func (r *renewal) pack(as plan.Assignment, ranks []int) (*wire.Renewal, error) {
 		m.Copies = append(m.Copies, int32(from))
 	}
 	return m, nil
+}
+
+// keptBy returns the attempt of which a worker has kept its stages.
+func (r *renewal) keptBy(s *share) uuid.UUID {
+	if s.kept != uuid.Nil {
+		return s.kept
+	}
+	return r.of
 }

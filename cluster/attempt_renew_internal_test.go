@@ -37,8 +37,9 @@ func TestRescuers(t *testing.T) {
 		if err != nil || !b.renewal.rescue || b.whose(c.first) != a.whose(c.from) || b.shadows.Any() {
 			t.Fatalf("%s: %v, rank %d is saved by %q, want %q", c.name, err, c.first, b.whose(c.first), a.whose(c.from))
 		}
-		own := b.shareOf(h.worker(b.whose(c.first)).ID).ranks
-		r, err := b.renewal.pack(a.as, own)
+		saver := b.shareOf(h.worker(b.whose(c.first)).ID)
+		r, err := b.renewal.pack(a.as, saver)
+		own := saver.ranks
 		if want := copiesOf(own, c.first, c.from); err != nil || !r.Rescue || !slices.Equal(r.Copies, want) {
 			t.Errorf("%s: ranks %d copy from %d, want %d; rescue %t, %v", c.name, own, r.GetCopies(), want, r.GetRescue(), err)
 		}

@@ -49,10 +49,10 @@ func (c *Coordinator) freeFor(a *attempt) []*workerState {
 	return joined
 }
 
-// releasing reports whether a run is releasing workers. mu is held.
+// releasing reports whether a run is releasing workers that another one may use. mu is held.
 func (c *Coordinator) releasing() bool {
 	for _, w := range c.workers {
-		if w.attempt != nil && !w.attempt.ended.IsZero() {
+		if w.attempt != nil && !w.leaving && !w.attempt.ended.IsZero() {
 			return true
 		}
 	}

@@ -62,7 +62,7 @@ func (c *Coordinator) Members() []Member {
 		c.mu.Lock()
 		if s := c.workers[m.ID]; s != nil {
 			if w.Leaving = s.leaving; s.attempt != nil {
-				w.Run, w.Ranks = s.attempt.run, slices.Clone(s.attempt.ranksOf(m.ID))
+				w.Run, w.Ranks = s.attempt.run, s.attempt.computes(s.attempt.shareOf(m.ID))
 			}
 		}
 		c.mu.Unlock()

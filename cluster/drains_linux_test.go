@@ -1,8 +1,10 @@
 package cluster_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -134,5 +136,28 @@ func TestDrainPaused(t *testing.T) {
 	if e := d.await(t, "the run to resume", d.place, patience, kindOf("resume")); e.Step != paused {
 		t.Errorf("it resumes at step %d, want %d", e.Step, paused)
 	}
+	d.ends(t)
+}
+
+// TestDrainThenHolder: while a free worker, which is frozen, loads the ranks of a drained one, the worker fails that has their shadow. The
+// drained one still has their state: no step is lost.
+func TestDrainThenHolder(t *testing.T) {
+	if !long && os.Getenv("TROUPE_FAULTS") == "" { // TestSources and TestLeave have it without processes
+		t.Skip("takes 6 s: run it with TROUPE_FAULTS=1 (make check-faults)")
+	}
+	d := drainable(t, time.Second, "run.steps=3")
+	if err := d.workers[d.free].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	d.drain(t, 1)
+	d.await(t, "the loss of the free worker", d.place, patience, gone(d.free))
+	d.kill(t, d.at[2])
+	d.kill(t, d.free)
+	e := d.follows(t, "replace", d.at[1])
+	d.place = d.line.place()
+	if e.Attrs["kept"] != "0" {
+		t.Errorf("%v: ranks that were kept read their state", e.Attrs)
+	}
+	d.follows(t, "regroup", d.at[1]) // it has its rank again, and leaves with a checkpoint, since no worker is free
 	d.ends(t)
 }

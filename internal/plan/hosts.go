@@ -85,6 +85,10 @@ type Ranks struct {
 	Shadows Shadows
 	// Replaced are the ranks that get their state from others, in an attempt that continues another one.
 	Replaced []int
+	// Left returns the ranks whose state is also with workers that have left: until Loaded is called, when all stages have their weights.
+	// nil: there are none.
+	Left   func() []int
+	Loaded func()
 	// Memory returns the peak tensor memory of each rank in bytes, as far as it is known.
 	Memory func() []int64
 }

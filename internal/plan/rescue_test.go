@@ -32,8 +32,8 @@ func (gridText) Train(step int64, index int, tokens, targets []int32) error {
 	return nil
 }
 
-func (gridText) EvalWindows() int                    { return 0 }
-func (gridText) EvalLen(int) int                     { return 0 }
+func (gridText) EvalWindows() int                     { return 0 }
+func (gridText) EvalLen(int) int                      { return 0 }
 func (gridText) EvalFill(int, []int32, []int32) error { return nil }
 
 // checkpoints has what a run has saved, by step.

@@ -20,6 +20,7 @@ type devices struct {
 	closed   bool
 	auto     string // why device.kind = "auto" chose its device; "": not used
 	replaced []int  // ranks that get their state from others, in an attempt that continues another one
+	loaded   func() // says that all of them have it
 	// ofRanks returns the peak tensor memory of each rank as workers report it; nil: not known.
 	ofRanks func() []int64
 }
@@ -111,10 +112,14 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 	if err != nil {
 		return err
 	}
-	c.ofRanks, c.replaced = r.Memory, r.Replaced
+	c.ofRanks, c.replaced, c.loaded = r.Memory, r.Replaced, r.Loaded
 	s.Shadows, s.Keep = r.Shadows.At, func(lost []int) error {
 		if a.Rescue { // it has only saved the state of the ranks that it was to replace
 			lost = slices.Concat(lost, r.Replaced)
+		}
+		if r.Left != nil {
+			left := r.Left()
+			lost = slices.DeleteFunc(slices.Clone(lost), func(rank int) bool { return slices.Contains(left, rank) })
 		}
 		return a.Plan.Keeps(lost, r.Shadows)
 	}

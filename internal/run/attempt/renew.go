@@ -41,7 +41,16 @@ func (a *Attempt) Renew(ctx context.Context, c *actors.Carry, lost string, wait 
 	if a.plan.Model().Fused() {
 		s.Shares = nil
 	}
-	if s.Carry, s.Ready = c, ready; !a.plan.Freezes() {
+	if s.Carry, s.Ready = c, nil; ready != nil {
+		loaded := a.devices.loaded
+		s.Ready = func(read []int64) event.Event {
+			if loaded != nil {
+				loaded()
+			}
+			return ready(read)
+		}
+	}
+	if !a.plan.Freezes() {
 		s.Weights = nil
 	}
 	s.Requests, s.Changes = a.env.Renewed(target.Step), a.output.Changes()
