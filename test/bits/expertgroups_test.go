@@ -37,7 +37,7 @@ func TestExpertGroups(t *testing.T) {
 			{"2", []string{"parallel.expert=2"}},
 			{"4, zb-h1", slices.Concat(two, []string{"parallel.expert=4", "pipeline.schedule=zb-h1"})},
 			{"2, 1f1b, recomputed", slices.Concat(two, []string{"parallel.expert=2", "pipeline.schedule=1f1b", "pipeline.recompute=full",
-				"parallel.order=pp-dp"})},
+				"parallel.order=pp-tp-dp"})},
 			{"4", []string{"parallel.expert=4", "parallel.overlap=false"}},
 			{"2, zb-v", slices.Concat(two, []string{"parallel.expert=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"})},
 		} {
