@@ -224,7 +224,8 @@ func packUpdate(u *stages.Update) *wire.Update {
 }
 
 func packExtent(e Extent) *wire.Extent {
-	return &wire.Extent{FirstSequence: int64(e.FirstSequence), Sequences: int64(e.Sequences), Positions: int64(e.Positions)}
+	return &wire.Extent{FirstSequence: int64(e.FirstSequence), Sequences: int64(e.Sequences), Positions: int64(e.Positions),
+		Extra: int64(e.Extra)}
 }
 
 func packAction(a scheduler.Action) *wire.Action {

@@ -582,13 +582,13 @@ func unpackUses(bits uint32) (u stages.Uses) {
 }
 
 func unpackExtent(e *wire.Extent) (Extent, error) {
-	for _, n := range []int64{e.GetFirstSequence(), e.GetSequences(), e.GetPositions()} {
-		if n < 0 || n > math.MaxInt32 {
-			return Extent{}, fmt.Errorf("%w: an impossible microbatch of %d sequences starting at %d, of %d positions", ErrMessage, e.GetSequences(),
-				e.GetFirstSequence(), e.GetPositions())
+	for _, n := range []int64{e.GetFirstSequence(), e.GetSequences(), e.GetPositions(), e.GetExtra()} {
+		if n < 0 || n > math.MaxInt32 || e.GetExtra() > e.GetPositions() {
+			return Extent{}, fmt.Errorf("%w: an impossible microbatch of %d sequences starting at %d, of %d positions, %d of them extra",
+				ErrMessage, e.GetSequences(), e.GetFirstSequence(), e.GetPositions(), e.GetExtra())
 		}
 	}
-	return Extent{int(e.GetFirstSequence()), int(e.GetSequences()), int(e.GetPositions())}, nil
+	return Extent{int(e.GetFirstSequence()), int(e.GetSequences()), int(e.GetPositions()), int(e.GetExtra())}, nil
 }
 
 // takeTensor allocates a tensor for numbers in parts of the given lengths.

@@ -62,6 +62,15 @@ func (s *Spec) trainLen(step int64, index int) int {
 	return s.Context
 }
 
+// length returns the length of a microbatch whose longest sequence has n positions, and how many positions the grid adds to it.
+func (s *Spec) length(n int) (positions, extra int) {
+	if m := s.Multiple; m > 1 {
+		positions = (n + m - 1) / m * m
+		return positions, positions - n
+	}
+	return n, 0
+}
+
 // stepTokens returns the number of tokens of a step, without padding.
 func (s *Spec) stepTokens(step int64) int64 {
 	if _, ok := s.Data.(Varied); !ok {
@@ -99,8 +108,9 @@ type Samples interface {
 	EvalFields(first, count int, names []string) ([]tensorops.Array, error)
 }
 
-// Extent identifies the sequences of a microbatch within a step or a validation, and their length.
-type Extent struct{ FirstSequence, Sequences, Positions int }
+// Extent identifies the sequences of a microbatch within a step or a validation, and their length. Extra is how many of the positions
+// Spec.Multiple adds: see stages.Microbatch.
+type Extent struct{ FirstSequence, Sequences, Positions, Extra int }
 
 // loader answers requests for microbatches. It keeps no position: the data follow from step and
 // microbatch, so a resumed run continues at exactly the right place.
@@ -145,18 +155,16 @@ func (a *loader) fill(m *DataRequest) (*Batch, error) {
 	for i := range count {
 		positions = max(positions, length(first+i))
 	}
-	if n := a.spec.Multiple; n > 1 {
-		positions = (positions + n - 1) / n * n
-	}
+	positions, extra := a.spec.length(positions)
 	if s, ok := data.(Samples); ok {
-		return a.fillFields(s, m, first, Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, 1})
+		return a.fillFields(s, m, first, Extent{FirstSequence: int(m.Microbatch) * a.spec.MicrobatchSize, Sequences: count, Positions: 1})
 	}
 	starts := 0
 	if m.Starts {
 		starts = count * positions
 	}
 	b := a.pool.get(count*positions, count*positions, starts)
-	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, positions}
+	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, count, positions, extra}
 	for i := range count {
 		err := fillSequence(data, m, first+i, length(first+i), b, i)
 		if err != nil {
@@ -242,15 +250,13 @@ func fillSequence(data Source, m *DataRequest, sequence, n int, b *Batch, i int)
 // fillBlank makes a microbatch of one sequence without targets, which is only computed along with
 // those of other replicas.
 func (a *loader) fillBlank(m *DataRequest, positions int) *Batch {
-	if n := a.spec.Multiple; n > 1 {
-		positions = (positions + n - 1) / n * n
-	}
+	positions, extra := a.spec.length(positions)
 	starts := 0
 	if m.Starts {
 		starts = positions
 	}
 	b := a.pool.get(positions, positions, starts)
-	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions}
+	b.Extent = Extent{int(m.Microbatch) * a.spec.MicrobatchSize, 1, positions, extra}
 	blank(b.Tokens, b.Targets)
 	alone(b.Starts, 0)
 	if len(m.Fields) > 0 && !m.wantsTeacher() {

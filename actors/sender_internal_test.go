@@ -103,7 +103,7 @@ func senderTable(t testing.TB, e ends) map[string][]senderCase {
 			{&RankState{Header: h, Rank: 0, Err: errGone}, of(0)}, {&RankState{Header: h, Rank: 3, Shadow: 2, Err: errGone}, of(3)},
 			{&RankState{Header: h, Rank: 3, Shadow: 1, Err: errGone}, none},
 			{&RankState{Header: h, Rank: 0, Shadow: 9, Err: errGone}, none}},
-		"data":   {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1}, Tokens: []int32{1}}}, boss}},
+		"data":   {{&Data{Header: h, Batch: &Batch{Extent: Extent{0, 1, 1, 0}, Tokens: []int32{1}}}, boss}},
 		"weight": {{&Weight{Header: h, Tensor: e.tensor(t, 2)}, boss}, {&Weight{Header: h, Err: errGone}, boss}},
 		"transfer": {{transfer(scheduler.ForwardEdge, 1, 1), of(0)}, {transfer(scheduler.BackwardEdge, 1, 1), of(2)},
 			{transfer(scheduler.ForwardEdge, 2, 1), none}, {transfer(scheduler.ForwardEdge, 1, 2), none},

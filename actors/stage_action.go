@@ -170,7 +170,7 @@ func (a *stageActor) microbatch(p *pass) stages.Microbatch {
 		}
 	}
 	mb.Collect = a.spec.Collect && !mb.Train
-	mb.FirstSequence, mb.Sequences, mb.Positions = p.extent.FirstSequence, p.extent.Sequences, p.extent.Positions
+	mb.FirstSequence, mb.Sequences, mb.Positions, mb.Extra = p.extent.FirstSequence, p.extent.Sequences, p.extent.Positions, p.extent.Extra
 	if mb.Train && a.spec.Recompute != nil {
 		mb.Recompute = a.spec.Recompute(a.at[grid.Pipeline], mb.Index)
 	}

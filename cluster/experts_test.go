@@ -30,10 +30,12 @@ func TestExpertGroups(t *testing.T) {
 	if raceDetector {
 		return
 	}
-	// In tensor groups, beside tensor groups that have all experts.
-	want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-	sets = append(sets, "parallel.data=2", "parallel.tensor=2")
-	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-	g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{"parallel.expert=2"}), Workers: 4})
-	sameRun(t, want, out, 6)
+	// In tensor groups, and cut from context groups and replicas, beside such groups whose ranks have all experts.
+	for grid, expert := range map[string]string{"parallel.tensor=2": "parallel.expert=2", "parallel.context=2": "parallel.expert=4"} {
+		want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+		sets := slices.Concat(sets, []string{"parallel.data=2", grid})
+		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
+		g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{expert}), Workers: 4})
+		sameRun(t, want, out, 6)
+	}
 }

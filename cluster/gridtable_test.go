@@ -86,6 +86,10 @@ var gridTable = []struct {
 		"dp2, experts"},
 	{"pp2 dp4 ep2, interleaved, experts", []string{moe, "parallel.data=4", "parallel.expert=2", "pipeline.stages=2", "pipeline.chunks=2",
 		"pipeline.schedule=interleaved", "parallel.order=pp-dp"}, []string{"zb-v"}, "dp4, experts"},
+	{"cp2 dp2, experts", []string{moe, "parallel.context=2", "parallel.data=2"}, nil, ""},
+	{"cp2 dp2 ep4, experts", []string{moe, "parallel.context=2", "parallel.data=2", "parallel.expert=4"}, nil, "cp2 dp2, experts"},
+	{"pp2 cp2 dp2 ep2, experts", []string{moe, "parallel.context=2", "parallel.data=2", "parallel.expert=2", "pipeline.stages=2"},
+		[]string{"zb-h1"}, "cp2 dp2, experts"},
 	// In a U the edge has the first layers, the last ones and the loss; between are stages that are neither first nor last,
 	// or the last stage alone.
 	{"u pp2", slices.Concat(edge(2), []string{"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},

@@ -18,7 +18,8 @@ import (
 // its window hides wholly.
 //
 // The caller passes microbatches with whole sequences; the stage takes its part. Its gradients are
-// parts of a sum over the group, so DataParallel's group must include the group's ranks. A softmax
+// parts of a sum over the group, so DataParallel's group must include the group's ranks. Routers of experts route each rank's
+// positions; their balance loss is that of the whole microbatch. A softmax
 // over blocks is rounded in another order than one over all keys. So the size of the group changes
 // the last bits of the result; they are the same in every run.
 type ContextParallel struct {
@@ -57,9 +58,9 @@ func (m *Model) CheckContext(size int) error {
 	case !c.Delta.none():
 		return fmt.Errorf("%w: context parallelism of %d: the state of the %s passes from each position to the next, across the ranks' blocks: use pipeline or tensor parallelism",
 			ErrModel, size, deltaSwitch)
-	case !c.Experts.none():
-		return fmt.Errorf("%w: context parallelism of %d: it is not supported with experts: use pipeline or data parallelism", ErrModel,
-			size)
+	case !c.Latent.none():
+		return fmt.Errorf("%w: context parallelism of %d: it is not supported with %s: use pipeline or data parallelism", ErrModel,
+			size, latentSwitch)
 	case c.MTPLayers > 0:
 		return fmt.Errorf("%w: context parallelism of %d: multi-token prediction needs the tokens after a block, which are on other ranks",
 			ErrModel, size)

@@ -156,6 +156,8 @@ func TestCheckContext(t *testing.T) {
 		{"positions", 5, func(*stages.Config) {}, "the 24 positions of a sequence do not divide into 10 blocks"},
 		{"prediction", 2, func(c *stages.Config) { c.MTPLayers, c.MTPWeight = 1, 0.3 }, "multi-token prediction"},
 		{"window", 2, func(c *stages.Config) { *c = contextModels["short window"] }, ""},
+		{"experts", 2, func(c *stages.Config) { *c = withBiases }, ""},
+		{"latent attention", 5, func(c *stages.Config) { *c = deepSeek }, "it is not supported with latent attention"},
 	} {
 		cfg := base
 		c.change(&cfg)

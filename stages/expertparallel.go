@@ -8,9 +8,9 @@ import (
 
 // ExpertParallel describes the group of ranks that share the experts of their layers. Each rank has an equal part of the experts,
 // whole or in a tensor group a part of each, and everything else as the ranks of DataParallel have it: the group is a part of
-// DataParallel's group, consecutive ranks of it. Each rank routes its own microbatch, sends its tokens to the ranks of their experts
-// and gets the results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the same passes in the
-// same order. With the zero value the stage has all experts.
+// DataParallel's group, consecutive ranks of it. Each rank routes its own microbatch, or its positions of one, sends its tokens to the
+// ranks of their experts and gets the results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the
+// same passes in the same order. With the zero value the stage has all experts.
 //
 // The size of the group changes no bit. A row of a product does not depend on the other rows. A token's experts are added in the
 // order of their numbers. An expert keeps a gradient for each rank of the group: the product over the tokens that came from there.
@@ -21,7 +21,7 @@ type ExpertParallel struct {
 	Group tensorops.Group
 	// Copies has the ranks with the same experts, one of each group, in DataParallel's order; nil: there is one group.
 	Copies tensorops.Group
-	// Rows is the largest number of tokens in a microbatch of any rank, with its padding.
+	// Rows is the largest number of tokens that any rank has of a microbatch, with its padding.
 	Rows int
 	// Overlap lets the other pass of an overlapped pair, and a shared expert, compute while tokens travel: see ActTogether. It changes
 	// no bit.

@@ -23,7 +23,8 @@ type shared struct {
 }
 
 // trainShared trains two steps on ranks of which each group has the experts once. source gives the weights. With o.Experts.Overlap the
-// forward of the second microbatch and the backward of the first are a pair.
+// forward of the second microbatch and the backward of the first are a pair. The members of o.Context.Group are made here: as many ranks
+// share the positions of a replica's sequences.
 func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group int, source stages.Source) shared {
 	t.Helper()
 	dev, m := newDevice(t, 2), newModel(t, c)
@@ -44,6 +45,16 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 			}
 		}
 	}
+	context, contexts, shorter := 1, make([]tensorops.Group, ranks), 1
+	if o.Context.Group != nil {
+		context = o.Context.Group.Size()
+		shorter = 2 * context
+		for first := 0; first < ranks; first += context {
+			for i, g := range collective.Local("cp", context) {
+				contexts[first+i], all = g, append(all, g)
+			}
+		}
+	}
 	out := shared{losses: make([]float64, 2*ranks*microbatches), norms: make(map[int]float64), state: make(map[string][]float32)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -52,9 +63,9 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 		s := dev.NewStream(fmt.Sprint("rank ", rank))
 		t.Cleanup(s.Close)
 		own := o
-		own.Data.Group = data[rank]
+		own.Data.Group, own.Context.Group = data[rank], contexts[rank]
 		if group > 1 {
-			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context,
+			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context / context,
 				Overlap: o.Experts.Overlap}
 		}
 		wg.Go(func() {
@@ -76,11 +87,13 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 					var mbs []stages.Microbatch
 					for i := range microbatches {
 						// Replicas whose microbatches differ in length, too.
-						mb := stages.Microbatch{Step: int64(step + 1), Index: i, FirstSequence: rank*microbatches*sequences + i*sequences,
-							Sequences: sequences, Positions: c.Context - rank%2, Train: true, Of: microbatches, Recompute: i == 1}
+						replica := rank / context
+						mb := stages.Microbatch{Step: int64(step + 1), Index: i,
+							FirstSequence: (replica*microbatches + i) * sequences, Sequences: sequences,
+							Positions: c.Context - replica%2*shorter, Train: true, Of: microbatches, Recompute: i == 1}
 						for k := range mb.Sequences * mb.Positions {
-							mb.Tokens = append(mb.Tokens, int32((3*k+i+5*rank+7*step)%c.Vocab))
-							mb.Targets = append(mb.Targets, int32((5*k+2*i+rank)%c.Vocab))
+							mb.Tokens = append(mb.Tokens, int32((3*k+i+5*replica+7*step)%c.Vocab))
+							mb.Targets = append(mb.Targets, int32((5*k+2*i+replica)%c.Vocab))
 						}
 						mbs = append(mbs, mb)
 					}

@@ -22,6 +22,7 @@ type expertState struct {
 	scores, weights, experts, places, offsets tensorops.Tensor // see tensorops.List.Route
 	table, held                               tensorops.Tensor // in an expert group: see tensorops.List.SourceOffsets
 	logits                                    tensorops.Tensor // with a z-loss
+	counted                                   counted          // how the rows count in the balance: see expertcontext.go
 	shared                                    *sharedState     // of the shared expert, if there is one
 	u                                         [2]tensorops.Tensor
 	// Kept for weightGrad: the activation times its weight, and gradients.
@@ -36,6 +37,7 @@ func (s *expertState) drop(l *tensorops.List) {
 	free(l, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
 	free(l, &s.logits)
 	s.early.drop(l)
+	s.counted.drop(l)
 	if s.shared != nil {
 		s.shared.drop(l)
 	}
@@ -170,6 +172,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
 	offsets, sources := f.rowOffsets(c, s)
 	o.Sources = sources
+	f.beginCount(c, s)
 	sent, weights, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginNorm(c, s, norm)
 	meanwhile := f.hidesBehindShared(c)
 	if meanwhile {
@@ -211,8 +214,8 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	dweights := f.weightGrads(c, s, ofWeights.came)
 	f.weighBias(c, s, dweights, dy)
 	s.dlogits = c.AllocLike(s.scores)
-	losses, logits := c.lossesOnce(f.spec.routeGrad(c.rows(), c.mb.Sequences), s.logits)
-	c.RouteGrad(s.dlogits, dweights, s.scores, s.experts, s.offsets, logits, losses)
+	losses, logits := c.lossesOnce(f.routeGrad(c, s), s.logits)
+	c.RouteGrad(s.dlogits, dweights, s.scores, s.choices(), s.offsets, logits, losses)
 	c.Free(dweights)
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, back.came, s.places, tensorops.Tensor{})

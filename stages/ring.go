@@ -114,11 +114,11 @@ func (c *pass) ofBoth(kv tensorops.Tensor) [2]tensorops.Tensor {
 }
 
 // sendOn starts sending a tensor to the next rank of the context group, and allocates memory for
-// the tensor from the previous rank.
-func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor) {
+// the tensor from the previous rank. It returns a number for AwaitOne: other transfers of the list, such as tokens of experts, go on.
+func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor, number int) {
 	arriving = c.AllocLike(t)
-	c.beginCollective(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t, Group: c.stage.opts.Context.Group})
-	return arriving
+	return arriving, c.beginCollective(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t,
+		Group: c.stage.opts.Context.Group})
 }
 
 // ringAttention records the attention of this rank's queries over all keys, into out and s.lse.
@@ -132,8 +132,9 @@ func (b *attentionMixer) ringAttention(c *pass, s *attentionState, out, q, k, v 
 	kv := b.keysAndValues(c, k, v)
 	for turn := range n {
 		var next tensorops.Tensor
+		var number int
 		if turn+1 < n {
-			next = c.sendOn(kv)
+			next, number = c.sendOn(kv)
 		}
 		both := c.ofBoth(kv)
 		for _, p := range b.pairs(c, (rank-turn+n)%n) {
@@ -143,7 +144,7 @@ func (b *attentionMixer) ringAttention(c *pass, s *attentionState, out, q, k, v 
 			}
 		}
 		if next.Valid() {
-			c.Await()
+			c.AwaitOne(number)
 			c.Free(kv)
 			kv = next
 		}
@@ -163,10 +164,12 @@ func (b *attentionMixer) ringGrad(c *pass, s *attentionState, dq, dk, dv, do, q,
 	kv := b.keysAndValues(c, k, v)
 	sum := c.Alloc(tensorops.Float32, c.mb.Sequences, c.mb.Positions, b.spec.queryWidth()) // of dq
 	var sent, arriving tensorops.Tensor                                                    // gradients of keys and values
+	var number int                                                                         // of their transfer
 	for turn := range n {
 		var next tensorops.Tensor
+		var ofNext int
 		if turn+1 < n {
-			next = c.sendOn(kv)
+			next, ofNext = c.sendOn(kv)
 		}
 		all := b.pairs(c, (rank-turn+n)%n)
 		part := c.Alloc(tensorops.Float32, kv.Shape()...)
@@ -192,10 +195,13 @@ func (b *attentionMixer) ringGrad(c *pass, s *attentionState, dq, dk, dv, do, q,
 				}
 			}
 		}
-		c.Await()
+		if next.Valid() {
+			c.AwaitOne(ofNext)
+		}
 		if turn == 0 {
 			arriving = part
 		} else {
+			c.AwaitOne(number)
 			got := c.ofBoth(arriving)
 			for _, p := range all {
 				for i := range c.mb.Sequences {
@@ -213,9 +219,9 @@ func (b *attentionMixer) ringGrad(c *pass, s *attentionState, dq, dk, dv, do, q,
 			kv = next
 		}
 		sent = arriving
-		arriving = c.sendOn(sent)
+		arriving, number = c.sendOn(sent)
 	}
-	c.Await()
+	c.AwaitOne(number)
 	free(c.List, &sent, &kv)
 	home := c.ofBoth(arriving)
 	c.Copy(dq.Matrix(), sum.Matrix())

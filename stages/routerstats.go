@@ -7,7 +7,7 @@ import "github.com/troupe-ml/troupe/tensorops"
 type RouterStats struct {
 	Layer   int       // index in Model.Symbols
 	Rows    float64   // tokens
-	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens
+	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens; in a context group a part of it
 	Entropy float64   // of the scores, in nats; of sigmoids divided by their sum
 	ZLoss   float64   // the z-loss of each token, without its weight; 0 if the weight is 0
 	Counts  []float64 // tokens by expert
@@ -69,9 +69,11 @@ func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 // microbatches, so the sums are the same in every layout.
 func (f *expertFFN) count(c *pass, s *expertState) {
 	if t := c.stage.routers[f]; t != nil {
-		c.RouteStats(t.sums, s.scores, s.experts, s.offsets, s.logits, f.spec.route(c.mb.Sequences))
+		o := f.spec.route(c.mb.Sequences)
+		o.Loads = s.counted.loads
+		c.RouteStats(t.sums, s.scores, s.choices(), s.offsets, s.logits, o)
 	}
 	if f.spec.router.Bias && !f.bias.frozen() {
-		c.RouteCount(c.grad(f.bias), s.offsets)
+		c.RouteCount(c.grad(f.bias), s.choices())
 	}
 }

@@ -164,7 +164,10 @@ type Microbatch struct {
 	// replicas. With the last one it starts the sums of gradients over the replicas, layer by
 	// layer. With 0 GradNorms computes the sums. All replicas must compute the same number, in the
 	// same order.
-	Of        int
+	Of int
+	// Extra is how many of the Positions, the last ones, no sequence of the microbatch has: its length must be a multiple of a number
+	// that the groups of ranks need. Routers of experts do not count them.
+	Extra     int
 	Train     bool // keep what a backward needs, and apply dropout
 	Recompute bool // keep only each decoder layer's input
 	// HeadLater delays the head's weight gradient until WeightGrad. Until then the gradients of all

@@ -363,7 +363,7 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 		Bias: f(3), RouteOpts: opts}
 	l.Route(route.Scores, route.Weights, route.Experts, route.Places, route.Offsets, route.Logits, route.Bias, opts)
 	recorded(c, KindRoute, (*Op).Route, route)
-	opts = RouteOpts{Renormalize: true, Scale: 2, Balance: 3, Sequences: 2, ZLoss: 4}
+	opts = RouteOpts{Renormalize: true, Scale: 2, Balance: 3, Sequences: 2, ZLoss: 4, Loads: f(2, 3)}
 	grad := RouteGradArgs{DLogits: f(4, 3), DWeights: f(4, 2), Scores: f(4, 3), Experts: ids(4, 2), Offsets: ids(4), Logits: f(4, 3),
 		RouteOpts: opts}
 	l.RouteGrad(grad.DLogits, grad.DWeights, grad.Scores, grad.Experts, grad.Offsets, grad.Logits, opts)
@@ -372,8 +372,8 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 		RouteOpts: RouteOpts{Sigmoid: true, Groups: 3, TopGroups: 2, Sequences: 4}}
 	l.RouteStats(stats.Stats, stats.Scores, stats.Experts, stats.Offsets, stats.Logits, stats.RouteOpts)
 	recorded(c, KindRouteStats, (*Op).RouteStats, stats)
-	count := RouteCountArgs{Counts: f(3), Offsets: ids(4)}
-	l.RouteCount(count.Counts, count.Offsets)
+	count := RouteCountArgs{Counts: f(2, 3), Experts: ids(4, 2)}
+	l.RouteCount(count.Counts, count.Experts)
 	recorded(c, KindRouteCount, (*Op).RouteCount, count)
 	move := RouteBiasArgs{Bias: f(3), Counts: f(3), Rate: 2}
 	l.RouteBias(move.Bias, move.Counts, move.Rate)

@@ -1,21 +1,24 @@
 package tensorops
 
-// RouteCount records counts[e] += the rows of expert e: counts E float32, offsets E+1 int32, as Route makes them. Sums of whole numbers
-// up to 2²⁴ are exact, in whatever order they are added.
-func (l *List) RouteCount(counts, offsets Tensor) {
+// RouteCount records counts[r, e] += the rows of expert e in run r: counts R×E float32, experts N×k int32, as Route makes them, of which
+// R equal runs of rows follow each other. A row whose experts are all −1 is left out. Sums of whole numbers up to 2²⁴ are exact, in
+// whatever order they are added.
+func (l *List) RouteCount(counts, experts Tensor) {
 	o := l.op(KindRouteCount)
-	RouteCountArgs{counts, offsets}.Put(o)
-	l.need(o, dense(Float32, counts) && dense(Int32, offsets) && offsets.Len() == counts.Len()+1, "counts E float32, offsets E+1 int32")
+	RouteCountArgs{counts, experts}.Put(o)
+	l.need(o, dense(Float32, counts) && dense(Int32, experts) && counts.Rows() >= 1 && experts.Rows()%counts.Rows() == 0 &&
+		experts.Cols() >= 1 && experts.Cols() <= counts.Cols(),
+		"counts R×E float32, experts N×k int32 with k from 1 to E, R runs of rows")
 }
 
 // RouteCountArgs are the operands of KindRouteCount.
-type RouteCountArgs struct{ Counts, Offsets Tensor }
+type RouteCountArgs struct{ Counts, Experts Tensor }
 
 // Put stores the operands.
-func (a RouteCountArgs) Put(o *Op) { o.operands(a.Counts, a.Offsets) }
+func (a RouteCountArgs) Put(o *Op) { o.operands(a.Counts, a.Experts) }
 
 // RouteCount reads the operands.
-func (o *Op) RouteCount() RouteCountArgs { return RouteCountArgs{Counts: o.T[0], Offsets: o.T[1]} }
+func (o *Op) RouteCount() RouteCountArgs { return RouteCountArgs{Counts: o.T[0], Experts: o.T[1]} }
 
 // RouteBias records the update of a router's bias, which moves an expert with fewer rows than the mean up by rate, and one with more down:
 //

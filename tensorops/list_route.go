@@ -21,6 +21,9 @@ type RouteOpts struct {
 	// ZLoss is for RouteGrad with logits: they also get the gradient of the loss ZLoss·Σ lse², with lse the logarithm of the sum of a
 	// row's exponentials (Zoph et al. 2022, arXiv 2202.08906, equation 5).
 	ZLoss float64
+	// Loads is for RouteGrad and RouteStats, if other ranks have further rows of each run: R×E float32, for each of the R runs of
+	// Sequences the rows of each expert on all ranks. RouteCount counts those of one rank. Invalid: the runs are whole, and are counted.
+	Loads Tensor
 }
 
 // SigmoidFloor is added to a sum of sigmoids before it divides, which may be 0.
@@ -77,8 +80,11 @@ func (r RouteOpts) grouped(experts, k int) bool {
 		k <= experts/r.Groups*r.TopGroups
 }
 
-// runs reports whether the rows are equal runs.
-func (r RouteOpts) runs(rows int) bool { return r.Sequences >= 0 && rows%max(r.Sequences, 1) == 0 }
+// runs reports whether rows of E experts are equal runs, with the loads of each if there are any.
+func (r RouteOpts) runs(rows, experts int) bool {
+	n := max(r.Sequences, 1)
+	return r.Sequences >= 0 && rows%n == 0 && optional(r.Loads, n*experts)
+}
 
 // indexable reports whether an int32 can number the elements.
 func indexable(t Tensor) bool { return t.Len() <= math.MaxInt32 }
@@ -98,7 +104,7 @@ func (a RouteArgs) Put(o *Op) {
 // Route reads the operands.
 func (o *Op) Route() RouteArgs {
 	return RouteArgs{Scores: o.T[0], Weights: o.T[1], Experts: o.T[2], Places: o.T[3], Offsets: o.T[4], Logits: o.T[5], Bias: o.T[6],
-		RouteOpts: o.routeOpts()}
+		RouteOpts: o.routeOpts(7)}
 }
 
 func (r RouteOpts) put(o *Op) {
@@ -106,9 +112,10 @@ func (r RouteOpts) put(o *Op) {
 	o.F[0], o.F[1], o.F[2] = r.Scale, r.Balance, r.ZLoss
 }
 
-func (o *Op) routeOpts() RouteOpts {
+// routeOpts reads the options, with the loads in an operand.
+func (o *Op) routeOpts(loads int) RouteOpts {
 	return RouteOpts{Sigmoid: o.I[0] != 0, Renormalize: o.I[1] != 0, Groups: o.I[2], TopGroups: o.I[3], Sequences: o.I[4],
-		Scale: o.F[0], Balance: o.F[1], ZLoss: o.F[2]}
+		Scale: o.F[0], Balance: o.F[1], ZLoss: o.F[2], Loads: o.T[loads]}
 }
 
 // truth returns 1 for true.
@@ -121,15 +128,16 @@ func truth(b bool) int {
 
 // RouteGrad records the gradient of the logits from that of the weights, with what Route made. The choice of
 // experts has no gradient. dlogits and dweights are float32. Only ZLoss needs the logits, which must not be dlogits; Groups have no effect.
+// A row whose experts are all −1 is left out: it counts in no load, and its gradient is 0.
 func (l *List) RouteGrad(dlogits, dweights, scores, experts, offsets, logits Tensor, r RouteOpts) {
 	o := l.op(KindRouteGrad)
 	RouteGradArgs{dlogits, dweights, scores, experts, offsets, logits, r}.Put(o)
 	l.need(o, dense(Float32, dlogits, dweights, scores) && dense(Int32, experts, offsets) && sameMatrix(dlogits, scores) &&
 		sameMatrix(dweights, experts) && experts.Rows() == scores.Rows() && experts.Cols() >= 1 && experts.Cols() <= scores.Cols() &&
-		offsets.Len() == scores.Cols()+1 && finite(r.Scale) && finite(r.Balance) && finite(r.ZLoss) && r.runs(scores.Rows()) &&
-		optional(logits, scores.Len()) && logits.Valid() == (r.ZLoss != 0),
+		offsets.Len() == scores.Cols()+1 && finite(r.Scale) && finite(r.Balance) && finite(r.ZLoss) &&
+		r.runs(scores.Rows(), scores.Cols()) && optional(logits, scores.Len()) && logits.Valid() == (r.ZLoss != 0),
 		"dlogits and scores N×E, dweights and experts N×k with k from 1 to E, offsets E+1, rows that are whole sequences (size 4), "+
-			"logits N×E with a z-loss (number 2) and none without")
+			"logits N×E with a z-loss (number 2) and none without, loads none or those of each sequence")
 }
 
 // RouteGradArgs are the operands of KindRouteGrad.
@@ -140,27 +148,28 @@ type RouteGradArgs struct {
 
 // Put stores the operands.
 func (a RouteGradArgs) Put(o *Op) {
-	o.operands(a.DLogits, a.DWeights, a.Scores, a.Experts, a.Offsets, a.Logits)
+	o.operands(a.DLogits, a.DWeights, a.Scores, a.Experts, a.Offsets, a.Logits, a.Loads)
 	a.put(o)
 }
 
 // RouteGrad reads the operands.
 func (o *Op) RouteGrad() RouteGradArgs {
 	return RouteGradArgs{DLogits: o.T[0], DWeights: o.T[1], Scores: o.T[2], Experts: o.T[3], Offsets: o.T[4], Logits: o.T[5],
-		RouteOpts: o.routeOpts()}
+		RouteOpts: o.routeOpts(6)}
 }
 
 // RouteStats records that statistics of a routing are added to stats, RouteCounts+E float64: see RouteRows and the
-// others. Of the options Sigmoid and Sequences count. logits may be invalid.
+// others. Of the options Sigmoid, Sequences and Loads count. With Loads the balance loss is this rank's part of it. logits may be
+// invalid. A row whose experts are all −1 is left out.
 func (l *List) RouteStats(stats, scores, experts, offsets, logits Tensor, r RouteOpts) {
 	o := l.op(KindRouteStats)
 	RouteStatsArgs{stats, scores, experts, offsets, logits, r}.Put(o)
 	l.need(o, dense(Float64, stats) && dense(Float32, scores) && dense(Int32, experts, offsets) &&
 		stats.Len() == RouteCounts+scores.Cols() &&
 		experts.Rows() == scores.Rows() && experts.Cols() >= 1 && experts.Cols() <= scores.Cols() && offsets.Len() == scores.Cols()+1 &&
-		optional(logits, scores.Len()) && r.runs(scores.Rows()),
+		optional(logits, scores.Len()) && r.runs(scores.Rows(), scores.Cols()),
 		"scores N×E, experts N×k with k from 1 to E, offsets E+1, logits none or N×E, stats 4+E float64, "+
-			"rows that are whole sequences (size 4)")
+			"rows that are whole sequences (size 4), loads none or those of each sequence")
 }
 
 // RouteStatsArgs are the operands of KindRouteStats.
@@ -171,11 +180,11 @@ type RouteStatsArgs struct {
 
 // Put stores the operands.
 func (a RouteStatsArgs) Put(o *Op) {
-	o.operands(a.Stats, a.Scores, a.Experts, a.Offsets, a.Logits)
+	o.operands(a.Stats, a.Scores, a.Experts, a.Offsets, a.Logits, a.Loads)
 	a.put(o)
 }
 
 // RouteStats reads the operands.
 func (o *Op) RouteStats() RouteStatsArgs {
-	return RouteStatsArgs{Stats: o.T[0], Scores: o.T[1], Experts: o.T[2], Offsets: o.T[3], Logits: o.T[4], RouteOpts: o.routeOpts()}
+	return RouteStatsArgs{Stats: o.T[0], Scores: o.T[1], Experts: o.T[2], Offsets: o.T[3], Logits: o.T[4], RouteOpts: o.routeOpts(5)}
 }

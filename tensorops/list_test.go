@@ -160,8 +160,12 @@ func TestListErrors(t *testing.T) {
 		{"sequences of other rows", func() {
 			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{Sequences: 3})
 		}},
+		{"loads of fewer sequences", func() {
+			l.RouteGrad(f(4, 3), f(4, 2), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{Sequences: 2, Loads: f(1, 3)})
+		}},
 		{"statistics of other experts", func() { l.RouteStats(d(3), f(4, 3), i(4, 2), i(4), none, tensorops.RouteOpts{}) }},
-		{"counts of other experts", func() { l.RouteCount(f(4), i(4)) }},
+		{"counts of runs that do not divide the rows", func() { l.RouteCount(f(3, 4), i(4, 2)) }},
+		{"counts of fewer experts than a row has", func() { l.RouteCount(f(2), i(4, 3)) }},
 		{"a bias of other experts", func() { l.RouteBias(f(3), f(4), 1) }},
 		{"gates of other rows", func() { l.RowGate(f(4, 5), f(4, 5), f(5)) }},
 		{"gradients of gates of other rows", func() { l.RowGateGrad(f(4, 5), f(3), f(4, 5), f(4, 5), f(4)) }},

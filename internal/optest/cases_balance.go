@@ -11,12 +11,15 @@ import (
 func balanceCases() []Case {
 	cases := []Case{
 		{"route_count/shapes", tensorops.KindRouteCount, func(b *builder) {
-			for _, counts := range held[1:] {
-				at, _ := offsetsOf(counts)
-				sums := b.single(len(counts))
-				b.RouteCount(sums, b.ints(at, len(at)))
-				b.check(sums, "counts of %v", counts)
+			for _, s := range [][4]int{{0, 3, 2, 2}, {1, 1, 1, 1}, {6, 5, 2, 3}, {37, 16, 3, 1}, {200, 130, 7, 2}} {
+				to := b.route(b.single(s[0], s[1]), none, s[2], tensorops.RouteOpts{})
+				sums := b.single(s[3], s[1])
+				b.RouteCount(sums, to.experts)
+				b.check(sums, "counts of %v", s)
 			}
+			sums := b.single(4)
+			b.RouteCount(sums, b.ints([]int32{0, 3, -1, -1, 0, 1, -1, -1}, 4, 2))
+			b.check(sums, "counts of half of the rows")
 		}},
 		// An expert with the mean load stays, and so does one whose load is not a number.
 		{"route_bias/signs", tensorops.KindRouteBias, func(b *builder) {

@@ -220,6 +220,28 @@ func expertCases() []Case {
 				}
 			}
 		}},
+		// Each run has as many rows again on another rank, and the first row of this one is left out.
+		{"route_grad/loads", tensorops.KindRouteGrad, func(b *builder) {
+			for _, s := range [][4]int{{6, 5, 2, 3}, {200, 130, 7, 2}, {12, 8, 8, 0}} {
+				for _, sigmoid := range []bool{false, true} {
+					r := tensorops.RouteOpts{Sigmoid: sigmoid, Renormalize: true, Balance: 0.02, Sequences: s[3], ZLoss: 0.03}
+					logits := b.single(s[0], s[1])
+					to, other := b.route(logits, none, s[2], r), b.route(b.single(s[0], s[1]), none, s[2], r)
+					b.Fill(to.experts.RowRange(0, 1), -1)
+					r.Loads = b.garbage32(max(s[3], 1), s[1])
+					b.Fill(r.Loads, 0)
+					b.RouteCount(r.Loads, to.experts)
+					b.RouteCount(r.Loads, other.experts)
+					dlogits := b.garbage32(s[0], s[1])
+					b.RouteGrad(dlogits, b.single(s[0], s[2]), to.scores, to.experts, to.offsets, logits, r)
+					b.check(dlogits, "dlogits of %v, sigmoids %v", s, sigmoid).scaled(1)
+					stats := b.garbage64(tensorops.RouteCounts + s[1])
+					b.Fill(stats, 1)
+					b.RouteStats(stats, to.scores, to.experts, to.offsets, logits, r)
+					b.check(stats, "stats of %v, sigmoids %v", s, sigmoid)
+				}
+			}
+		}},
 		// Sigmoids of 0 divide nothing by nothing.
 		{"route_grad/no scores", tensorops.KindRouteGrad, func(b *builder) {
 			r := tensorops.RouteOpts{Sigmoid: true, Renormalize: true, Balance: 0.5}

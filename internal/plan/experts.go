@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/troupe-ml/troupe/config"
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
@@ -35,10 +36,18 @@ func expertShape(c stages.Config, m *config.Model) {
 		c.Latent.Value
 }
 
-// mostRows returns the largest number of tokens in a microbatch.
+// mostRows returns the largest number of tokens of a microbatch on a rank.
 func (p *Plan) mostRows() int {
 	n := max(p.grid.Positions(p.slices()), 1)
-	return p.cfg.Batch.Microbatch * ((p.cfg.Model.Context + n - 1) / n * n)
+	return p.cfg.Batch.Microbatch * ((p.cfg.Model.Context + n - 1) / n * n) / p.grid.Size(grid.Context)
+}
+
+// extra returns stages.Microbatch.Extra of a dry run: routers keep a copy of their choices if the grid adds positions to a microbatch.
+func (p *Plan) extra() int {
+	if lengthsDiffer(p.cfg) && p.grid.Positions(p.slices()) > 1 {
+		return 1
+	}
+	return 0
 }
 
 // expertParam reports whether a parameter has the matrices of experts.

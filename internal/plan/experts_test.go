@@ -17,6 +17,11 @@ func TestExpertGroupsRefused(t *testing.T) {
 		{[]string{"model.family=qwen3_moe", "model.experts=3", "parallel.expert=2"},
 			[]string{"parallel.expert", "does not divide model.experts = 3"}},
 		{[]string{"model.family=llama", "parallel.expert=2"}, []string{"parallel.expert"}},
+		{[]string{"model.family=qwen3_moe", "parallel.context=2", "parallel.expert=4"}, nil},
+		{[]string{"model.family=gpt_oss", "parallel.context=2"}, nil},
+		{[]string{"model.family=qwen3_moe", "parallel.context=2", "parallel.expert=3"},
+			[]string{"parallel.expert", "does not divide the 4 ranks with the same layers"}},
+		{[]string{"model.family=deepseek_v3", "parallel.context=2"}, []string{"parallel.context", "latent attention"}},
 	} {
 		checkPlan(t, append([]string{"optimizer.name=adamw", "parallel.data=2"}, c.sets...), c.want)
 	}

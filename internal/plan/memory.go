@@ -172,8 +172,8 @@ func (d *dryPasses) pass(l *tensorops.List, a scheduler.Action) []tensorops.Tens
 	var mb stages.Microbatch
 	v, i := int(a.Chunk), int(a.Microbatch)
 	if a.Type == scheduler.F {
-		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Tokens: d.ids,
-			Targets: d.ids, Starts: d.starts, Train: !d.table.ForwardOnly}
+		mb = stages.Microbatch{Step: 1, Index: i, Sequences: d.cfg.Batch.Microbatch, Positions: d.cfg.Model.Context, Extra: d.extra(),
+			Tokens: d.ids, Targets: d.ids, Starts: d.starts, Train: !d.table.ForwardOnly}
 		if mb.Train {
 			mb.Of = d.of
 			mb.Recompute = d.recompute(d.rank, i)

@@ -171,6 +171,8 @@ func TestMemoryByRank(t *testing.T) {
 		{"parallel.tensor=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "parallel.order=dp-pp-tp"},
 		{"parallel.context=2", "model.context=128", "batch.microbatch=2"},
 		{"parallel.context=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=1f1b"},
+		{"parallel.context=2", "parallel.data=2", "parallel.expert=4", "model.family=qwen3_moe", "model.expert_ffn=64",
+			"model.context=128"},
 	} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			const text = `

@@ -181,6 +181,11 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.context=2 parallel.tensor=[1,2] parallel.sequence=true parallel.data=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=zb-v parallel.zero=1",
 		"parallel.context=2 parallel.zero=3 model.hidden=192 model.layers=8 pipeline.recompute=full",
 		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe pipeline.recompute=full",
+		"parallel.context=2 parallel.zero=1 model.family=gpt_oss",
+		"parallel.context=2 parallel.data=2 parallel.expert=4 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe " +
+			"pipeline.recompute=full",
+		"parallel.context=2 parallel.data=2 parallel.expert=2 parallel.expert_overlap=true parallel.order=dp-cp-pp pipeline.stages=2 " +
+			"pipeline.schedule=1f1b model.family=qwen2_moe model.load_balancing_type=seq_aux_loss",
 		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral " +
 			"batch.sequences=24",
 		"parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev " +

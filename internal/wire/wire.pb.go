@@ -3544,6 +3544,7 @@ type Extent struct {
 	FirstSequence int64                  `protobuf:"varint,1,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`
 	Sequences     int64                  `protobuf:"varint,2,opt,name=sequences,proto3" json:"sequences,omitempty"`
 	Positions     int64                  `protobuf:"varint,3,opt,name=positions,proto3" json:"positions,omitempty"`
+	Extra         int64                  `protobuf:"varint,4,opt,name=extra,proto3" json:"extra,omitempty"` // of the positions, those that the grid adds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3595,6 +3596,13 @@ func (x *Extent) GetSequences() int64 {
 func (x *Extent) GetPositions() int64 {
 	if x != nil {
 		return x.Positions
+	}
+	return 0
+}
+
+func (x *Extent) GetExtra() int64 {
+	if x != nil {
+		return x.Extra
 	}
 	return 0
 }
@@ -11248,11 +11256,12 @@ const file_wire_proto_rawDesc = "" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x0e\n" +
 	"\x02lr\x18\x02 \x01(\x01R\x02lr\x12\x1d\n" +
 	"\n" +
-	"grad_scale\x18\x03 \x01(\x01R\tgradScale\"k\n" +
+	"grad_scale\x18\x03 \x01(\x01R\tgradScale\"\x81\x01\n" +
 	"\x06Extent\x12%\n" +
 	"\x0efirst_sequence\x18\x01 \x01(\x03R\rfirstSequence\x12\x1c\n" +
 	"\tsequences\x18\x02 \x01(\x03R\tsequences\x12\x1c\n" +
-	"\tpositions\x18\x03 \x01(\x03R\tpositions\"2\n" +
+	"\tpositions\x18\x03 \x01(\x03R\tpositions\x12\x14\n" +
+	"\x05extra\x18\x04 \x01(\x03R\x05extra\"2\n" +
 	"\x06Tensor\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x12\n" +
 	"\x04dims\x18\x02 \x03(\x03R\x04dims\"\xe4\x01\n" +

@@ -6,12 +6,15 @@ import (
 	"github.com/troupe-ml/troupe/tensorops/cpu/internal/vec"
 )
 
-// routeCount: there are few experts.
+// routeCount: a count is short.
 func (x *exec) routeCount() error {
 	a := x.op.RouteCount()
-	counts, offsets := f32(a.Counts), i32(a.Offsets)
-	for e := range counts {
-		counts[e] += float32(offsets[e+1] - offsets[e])
+	sums, width, runs := f32(a.Counts), a.Counts.Cols(), a.Counts.Rows()
+	counts := routeCounts{x: x, experts: i32(a.Experts), width: width, of: a.Experts.Rows() / runs * a.Experts.Cols(), run: -1}
+	for run := range runs {
+		for e, n := range counts.ofRun(run) {
+			sums[run*width+e] += float32(n)
+		}
 	}
 	return nil
 }

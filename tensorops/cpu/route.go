@@ -145,10 +145,15 @@ func routeGrad(x *exec, lo, hi int) {
 	a := x.op.RouteGrad()
 	dlogits, dweights, scores, logits := f32(a.DLogits), f32(a.DWeights), f32(a.Scores), optional(a.Logits)
 	experts, k, width := i32(a.Experts), a.Experts.Cols(), a.Scores.Cols()
-	counts := routeCounts{x: x, experts: experts, width: width, of: max(1, a.Scores.Rows()/max(a.Sequences, 1)) * k, run: -1}
+	counts := routeCounts{x: x, experts: experts, all: optional(a.Loads), width: width,
+		of: max(1, a.Scores.Rows()/max(a.Sequences, 1)) * k, run: -1}
 	for n := lo; n < hi; n++ {
 		row, out, chosen, dw := scores[n*width:][:width], dlogits[n*width:][:width], experts[n*k:][:k], dweights[n*k:][:k]
-		loads := counts.at(n * k)
+		if chosen[0] < 0 {
+			clear(out)
+			continue
+		}
+		loads := counts.ofRun(n * k / counts.of)
 		factor, mean := a.Factor(), 0.0
 		if a.Renormalize {
 			total := chosenSum(row, chosen, a.Sigmoid)
@@ -219,21 +224,31 @@ func logSum(logits []float32) float64 {
 	return float64(top) + math.Log(sum)
 }
 
-// routeCounts are the rows of each expert in the sequence of a row. They are counted again for each sequence of a range.
+// routeCounts are the rows of each expert in a sequence. They are counted again for each sequence of a range.
 type routeCounts struct {
 	x         *exec
 	experts   []int32
-	width, of int // experts; pairs of a sequence
-	run       int // the sequence that is counted; -1: none
+	all       []float32 // of all sequences, with the rows of other ranks; nil: they are counted
+	width, of int       // experts; pairs of a sequence
+	run       int       // the sequence that is counted; -1: none
 	loads     []int32
 }
 
-// at returns those of the sequence with a pair.
-func (c *routeCounts) at(pair int) []int32 {
-	if run := pair / c.of; run != c.run {
-		c.run, c.loads = run, scratch(&c.x.loads, c.width)
-		clear(c.loads)
-		for _, e := range c.experts[run*c.of:][:c.of] {
+// ofRun returns those of a sequence.
+func (c *routeCounts) ofRun(run int) []int32 {
+	if run == c.run {
+		return c.loads
+	}
+	c.run, c.loads = run, scratch(&c.x.loads, c.width)
+	clear(c.loads)
+	if c.all != nil {
+		for e, n := range c.all[run*c.width:][:c.width] {
+			c.loads[e] = int32(n)
+		}
+		return c.loads
+	}
+	for _, e := range c.experts[run*c.of:][:c.of] {
+		if e >= 0 {
 			c.loads[e]++
 		}
 	}
@@ -251,24 +266,36 @@ func (x *exec) routeStats() error {
 	if err := x.parallel(width, max(1, heavyGrain/4/max(rows, 1)), routeColumns); err != nil {
 		return err
 	}
-	offsets, each := i32(a.Offsets), rows/runs
-	counts := routeCounts{x: x, experts: i32(a.Experts), width: width, of: max(1, each*a.Experts.Cols()), run: -1}
-	stats[tensorops.RouteRows] += float64(rows)
+	experts, k := i32(a.Experts), a.Experts.Cols()
+	for _, e := range experts {
+		if e >= 0 {
+			stats[tensorops.RouteCounts+e]++
+		}
+	}
 	for e := range width {
-		stats[tensorops.RouteCounts+e] += float64(offsets[e+1] - offsets[e])
 		stats[tensorops.RouteEntropy] += x.partial[rows+e]
 	}
+	counts := routeCounts{x: x, experts: experts, all: optional(a.Loads), width: width, of: rows / runs * k, run: -1}
 	for run := range runs {
-		if each == 0 {
-			break
+		loads, pairs := counts.ofRun(run), 0
+		for _, n := range loads {
+			pairs += int(n)
 		}
-		loads := counts.at(run * counts.of)
+		if pairs == 0 {
+			continue
+		}
+		of := float64(pairs) / float64(k) // rows of the run, on all ranks
 		for e, sum := range x.partial[rows+width*(1+run):][:width] {
-			stats[tensorops.RouteBalance] += float64(float64(width) * float64(loads[e]) * sum / float64(each))
+			stats[tensorops.RouteBalance] += float64(float64(width) * float64(loads[e]) * sum / of)
 		}
 	}
-	if logits := optional(a.Logits); logits != nil {
-		for n := range rows {
+	logits := optional(a.Logits)
+	for n := range rows {
+		if experts[n*k] < 0 {
+			continue
+		}
+		stats[tensorops.RouteRows]++
+		if logits != nil {
 			lse := logSum(logits[n*width:][:width])
 			stats[tensorops.RouteZ] += float64(lse * lse)
 		}
@@ -276,13 +303,16 @@ func (x *exec) routeStats() error {
 	return nil
 }
 
-// routeSums leaves what the scores of a range of rows are divided by to be shares.
+// routeSums leaves what the scores of a range of rows are divided by to be shares: 0 of rows that are left out.
 func routeSums(x *exec, lo, hi int) {
 	a := x.op.RouteStats()
-	scores, width := f32(a.Scores), a.Scores.Cols()
+	scores, width, experts, k := f32(a.Scores), a.Scores.Cols(), i32(a.Experts), a.Experts.Cols()
 	for n := lo; n < hi; n++ {
 		x.partial[n] = 1
-		if a.Sigmoid {
+		switch {
+		case experts[n*k] < 0:
+			x.partial[n] = math.Inf(1)
+		case a.Sigmoid:
 			x.partial[n] = tensorops.SigmoidFloor
 			for _, s := range scores[n*width:][:width] {
 				x.partial[n] += float64(s)

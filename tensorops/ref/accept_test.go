@@ -90,6 +90,14 @@ func (o operands) routing() tensorops.RouteOpts {
 		Scale: float64(o.number(2)), Balance: float64(o.number(0)), Sequences: o.number(1), Groups: o.number(0), TopGroups: o.number(0)}
 }
 
+// loads are none, or those of one run.
+func (o operands) loads(experts int) tensorops.Tensor {
+	if rapid.Bool().Draw(o.t, "loads") {
+		return o.f(experts)
+	}
+	return none
+}
+
 // recordings ask for what each recording method needs.
 var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	tensorops.KindPack: func(o operands, n, c int) {
@@ -205,6 +213,7 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		if rapid.Bool().Draw(o.t, "z") {
 			opts.ZLoss, logits = float64(o.number(1)), o.f(n, c)
 		}
+		opts.Loads = o.loads(c)
 		o.l.RouteGrad(o.f(n, c), o.f(n, k), o.f(n, c), o.i(n, k), o.i(c+1), logits, opts)
 	},
 	tensorops.KindRouteStats: func(o operands, n, c int) {
@@ -212,11 +221,16 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		if rapid.Bool().Draw(o.t, "z") {
 			logits = o.f(n, c)
 		}
-		o.l.RouteStats(o.d(tensorops.RouteCounts+c), o.f(n, c), o.i(n, 1+o.size("k")), o.i(c+1), logits, o.routing())
+		opts := o.routing()
+		opts.Loads = o.loads(c)
+		o.l.RouteStats(o.d(tensorops.RouteCounts+c), o.f(n, c), o.i(n, 1+o.size("k")), o.i(c+1), logits, opts)
 	},
-	tensorops.KindRouteCount: func(o operands, _, c int) { o.l.RouteCount(o.f(c), o.i(c+1)) },
-	tensorops.KindRouteBias:  func(o operands, _, c int) { o.l.RouteBias(o.f(c), o.f(c), float64(o.number(1))) },
-	tensorops.KindRowGate:    func(o operands, n, c int) { o.l.RowGate(o.f(n, c), o.f(n, c), o.f(n)) },
+	tensorops.KindRouteCount: func(o operands, n, c int) {
+		runs := 1 + o.size("runs")
+		o.l.RouteCount(o.f(runs, c), o.i(runs*n, 1+o.size("k")))
+	},
+	tensorops.KindRouteBias: func(o operands, _, c int) { o.l.RouteBias(o.f(c), o.f(c), float64(o.number(1))) },
+	tensorops.KindRowGate:   func(o operands, n, c int) { o.l.RowGate(o.f(n, c), o.f(n, c), o.f(n)) },
 	tensorops.KindRowGateGrad: func(o operands, n, c int) {
 		o.l.RowGateGrad(o.f(n, c), o.f(n), o.f(n, c), o.f(n, c), o.f(n))
 	},

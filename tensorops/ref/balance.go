@@ -2,12 +2,14 @@ package ref
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// routeCount: counts += the rows of each expert.
+// routeCount: counts += the rows of each expert in each run.
 func routeCount(op *tensorops.Op) {
 	a := op.RouteCount()
-	counts, offsets := Values(a.Counts), ids(a.Offsets)
-	for e := range counts {
-		counts[e] += float64(offsets[e+1] - offsets[e])
+	counts := matrixOf(a.Counts)
+	for run, of := range counted(ids(a.Experts), counts.cols, tensorops.RouteOpts{Sequences: counts.rows}) {
+		for e, n := range of {
+			*counts.at(run, e) += n
+		}
 	}
 }
 

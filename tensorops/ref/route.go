@@ -113,14 +113,18 @@ func score(row []float64, sigmoids bool) {
 }
 
 // counted returns the rows of each expert in each sequence.
-func counted(experts []int32, rows, width int, r tensorops.RouteOpts) [][]float64 {
+func counted(experts []int32, width int, r tensorops.RouteOpts) [][]float64 {
 	runs := max(r.Sequences, 1)
 	counts := make([][]float64, runs)
 	for i := range counts {
-		counts[i] = make([]float64, width)
+		if counts[i] = make([]float64, width); r.Loads.Valid() {
+			copy(counts[i], Values(r.Loads)[i*width:])
+		}
 	}
 	for i, e := range experts {
-		counts[i*runs/max(len(experts), 1)][e]++
+		if e >= 0 && !r.Loads.Valid() {
+			counts[i*runs/len(experts)][e]++
+		}
 	}
 	return counts
 }
@@ -142,9 +146,15 @@ func routeGrad(op *tensorops.Op) {
 	a := op.RouteGrad()
 	dlogits, dweights, scores := matrixOf(a.DLogits), matrixOf(a.DWeights), matrixOf(a.Scores)
 	experts, k := ids(a.Experts), a.Experts.Cols()
-	counts := counted(experts, scores.rows, scores.cols, a.RouteOpts)
+	counts := counted(experts, scores.cols, a.RouteOpts)
 	for n := range scores.rows {
 		chosen, row := experts[n*k:(n+1)*k], make([]float64, scores.cols)
+		if chosen[0] < 0 { // left out
+			for e := range row {
+				*dlogits.at(n, e) = 0
+			}
+			continue
+		}
 		for e := range row {
 			row[e] = *scores.at(n, e)
 		}
@@ -190,25 +200,31 @@ func routeGrad(op *tensorops.Op) {
 // routeStats: rows, balance loss, entropy, z-loss and counts.
 func routeStats(op *tensorops.Op) {
 	a := op.RouteStats()
-	stats, scores, offsets := Values(a.Stats), matrixOf(a.Scores), ids(a.Offsets)
-	rows := float64(scores.rows)
-	stats[tensorops.RouteRows] += rows
-	counts := counted(ids(a.Experts), scores.rows, scores.cols, a.RouteOpts)
-	for e := range scores.cols {
-		stats[tensorops.RouteCounts+e] += float64(offsets[e+1] - offsets[e])
-	}
+	stats, scores, experts, k := Values(a.Stats), matrixOf(a.Scores), ids(a.Experts), a.Experts.Cols()
+	counts := counted(experts, scores.cols, a.RouteOpts)
 	for n := range scores.rows {
-		row := make([]float64, scores.cols)
+		chosen, row := experts[n*k:(n+1)*k], make([]float64, scores.cols)
+		if chosen[0] < 0 { // left out
+			continue
+		}
+		stats[tensorops.RouteRows]++
+		for _, e := range chosen {
+			stats[tensorops.RouteCounts+e]++
+		}
 		for e := range row {
 			row[e] = *scores.at(n, e)
 		}
 		sum, of := shared(row, a.Sigmoid), counts[n*len(counts)/scores.rows]
+		rows := 0.0 // of the sequence, on all ranks
+		for _, n := range of {
+			rows += n / float64(k)
+		}
 		for e := range row {
 			s := row[e] / sum
 			if s > 0 {
 				stats[tensorops.RouteEntropy] -= s * math.Log(s)
 			}
-			stats[tensorops.RouteBalance] += float64(scores.cols*len(counts)) * of[e] * s / rows
+			stats[tensorops.RouteBalance] += float64(scores.cols) * of[e] * s / rows
 		}
 		if a.Logits.Valid() {
 			lse := logSumExp(rowOf(a.Logits, n))
