@@ -402,6 +402,9 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 	sums := GroupedColSumArgs{Sum: f(3, 5), X: f(8, 5), Offsets: ids(4), Weights: f(4, 2), Places: ids(4, 2)}
 	l.GroupedColSum(sums.Sum, sums.X, sums.Offsets, sums.Weights, sums.Places)
 	recorded(c, KindGroupedColSum, (*Op).GroupedColSum, sums)
+	sums = GroupedColSumArgs{Sum: f(3, 5), X: f(8, 5), Offsets: ids(7), Weights: f(8, 1), Source: 1, Sources: 2}
+	l.SourceColSum(sums.Sum, sums.X, sums.Offsets, sums.Weights, 1, 2)
+	recorded(c, KindGroupedColSum, (*Op).GroupedColSum, sums)
 	bias := WeighBiasArgs{DWeights: f(4, 2), DY: f(4, 5), Bias: f(3, 5), Experts: ids(4, 2)}
 	l.WeighBias(bias.DWeights, bias.DY, bias.Bias, bias.Experts)
 	recorded(c, KindWeighBias, (*Op).WeighBias, bias)

@@ -194,6 +194,8 @@ func TestListErrors(t *testing.T) {
 		{"packed matrices for fewer experts", func() { l.PackExperts(f(2*32*32), f(3, 5, 6), 3, false, false) }},
 		{"sums of other experts", func() { l.GroupedColSum(f(2, 5), f(8, 5), i(4), none, none) }},
 		{"weights without places", func() { l.GroupedColSum(f(3, 5), f(8, 5), i(4), f(4, 2), none) }},
+		{"sums of no source", func() { l.SourceColSum(f(2, 5), f(8, 5), i(7), none, 3, 3) }},
+		{"weights of fewer rows", func() { l.SourceColSum(f(2, 5), f(8, 5), i(7), f(7, 1), 2, 3) }},
 		{"biases of another width", func() { l.WeighBias(f(4, 2), f(4, 5), f(3, 6), i(4, 2)) }},
 		{"stats in float32", func() { l.CrossEntropy(f(2), d(4), f(4, 9), i(4), tensorops.CrossEntropyOpts{}) }},
 		{"an empty vocabulary", func() { l.CrossEntropy(d(2), d(4), f(4, 0), i(4), tensorops.CrossEntropyOpts{}) }},

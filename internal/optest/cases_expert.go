@@ -110,6 +110,10 @@ func (g grouped) recordSources(b *builder, source int) {
 	c := b.garbage(rows, g.n)
 	b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(experts, g.k, g.n), offsets, g.GroupedOpts)
 	b.check(c.RowRange(0, used), "C of %v", g).summed(g.k)
+	biased := g.GroupedOpts
+	biased.Bias, c = b.single(experts, g.n), b.garbage(rows, g.n)
+	b.GroupedMatMul(c, b.normal(rows, g.k), b.normal(experts, g.k, g.n), offsets, biased)
+	b.check(c.RowRange(0, used), "C with a bias of %v", g).summed(g.k)
 	dweight := b.single(experts, g.n, g.k)
 	b.SourceWeightGrad(dweight, b.normal(rows, g.n), b.normal(rows, g.k), offsets, source, g.Sources, g.BF16)
 	b.check(dweight, "dweight of %v from source %d", g, source).summed(used)
@@ -295,6 +299,9 @@ func expertCases() []Case {
 				b.groupedColSum(counts, []int{1, 7, 64, 515, 33, 1025, 130}[i])
 			}
 			b.eachDispatch(b.weighedColSum)
+			for source := range 3 {
+				b.sourceColSum([]int{5, 0, 7, 0, 0, 0, 700, 1, 0}, 33, source, 3)
+			}
 		}},
 		{"weigh_bias/shapes", tensorops.KindWeighBias, func(b *builder) {
 			for i, s := range routes {
@@ -323,6 +330,17 @@ func (b *builder) groupedColSum(counts []int, width int) {
 	sum := b.single(len(counts), width)
 	b.GroupedColSum(sum, b.normal(rows, width), b.ints(offsets, len(offsets)), tensorops.Tensor{}, tensorops.Tensor{})
 	b.check(sum, "sum of %v×%d", counts, width).summed(rows)
+}
+
+// sourceColSum adds the rows of one source. The last rows belong to no expert.
+func (b *builder) sourceColSum(counts []int, width, source, sources int) {
+	at, used := offsetsOf(counts)
+	rows, offsets := used+3, b.ints(at, len(at))
+	for _, weights := range []tensorops.Tensor{{}, b.single(rows, 1)} {
+		sum := b.single(len(counts)/sources, width)
+		b.SourceColSum(sum, b.normal(rows, width), offsets, weights, source, sources)
+		b.check(sum, "sum of %v×%d from source %d, weights %v", counts, width, source, weights.Valid()).summed(used)
+	}
 }
 
 // weighedColSum gives all rows to the second of three experts.

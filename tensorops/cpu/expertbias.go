@@ -7,18 +7,24 @@ import "github.com/troupe-ml/troupe/tensorops"
 func (x *exec) groupedColSum() error {
 	a := x.op.GroupedColSum()
 	offsets := i32(a.Offsets)
-	if err := tensorops.CheckOffsets(offsets, a.X.Rows()); err != nil {
+	if err := tensorops.CheckSourceOffsets(offsets, a.X.Rows(), a.Sources); err != nil {
 		return err
 	}
 	if a.Weights.Valid() { // by row
-		places := i32(a.Places)
 		x.partial = scratch(&x.partial, a.X.Rows())
-		clear(x.partial)
-		for pair, w := range f32(a.Weights) {
-			x.partial[placeAt(places, pair, a.X.Rows())] = float64(w)
+		if a.Places.Valid() {
+			clear(x.partial)
+			places := i32(a.Places)
+			for pair, w := range f32(a.Weights) {
+				x.partial[placeAt(places, pair, a.X.Rows())] = float64(w)
+			}
+		} else {
+			for row, w := range f32(a.Weights)[:offsets[len(offsets)-1]] {
+				x.partial[row] = float64(w)
+			}
 		}
 	}
-	return x.parallel(len(offsets)-1, 1, groupedColSums)
+	return x.parallel((len(offsets)-1)/max(a.Sources, 1), 1, groupedColSums)
 }
 
 // groupedColSums takes a range of experts.
@@ -28,7 +34,8 @@ func groupedColSums(x *exec, lo, hi int) {
 	room := scratch(&x.rows, 2*c)
 	total, block := room[:c], room[c:]
 	for e := lo; e < hi; e++ {
-		from, to := int(offsets[e]), int(offsets[e+1])
+		at := offsets[e*max(a.Sources, 1)+a.Source:]
+		from, to := int(at[0]), int(at[1])
 		if from == to {
 			continue
 		}

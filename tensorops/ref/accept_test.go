@@ -271,6 +271,13 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 	},
 	tensorops.KindGroupedColSum: func(o operands, n, c int) {
 		k, weights, places, experts := 1+o.size("k"), none, none, o.size("experts")
+		if sources := o.size("sources"); sources > 0 {
+			if rapid.Bool().Draw(o.t, "weights") {
+				weights = o.f(n, 1)
+			}
+			o.l.SourceColSum(o.f(experts, c), o.f(n, c), o.i(experts*sources+1), weights, sources-1, sources)
+			return
+		}
 		if rapid.Bool().Draw(o.t, "weights") {
 			weights, places = o.f(n, k), o.i(n, k)
 		}

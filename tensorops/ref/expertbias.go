@@ -10,13 +10,15 @@ func groupedColSum(op *tensorops.Op) error {
 	for p := range weights {
 		weights[p] = 1
 	}
-	if a.Weights.Valid() {
+	if a.Weights.Valid() && !a.Places.Valid() {
+		weights = Values(a.Weights)
+	} else if a.Weights.Valid() {
 		of := Values(a.Weights)
 		if err := eachPlace(a.Places, x.rows, func(_, pair, place int) { weights[place] = of[pair] }); err != nil {
 			return err
 		}
 	}
-	return eachExpert(a.Offsets, x.rows, -1, 0, func(e, from, to int) {
+	return eachExpert(a.Offsets, x.rows, a.Source, a.Sources, func(e, from, to int) {
 		for p := from; p < to; p++ {
 			for c := range x.cols {
 				*sum.at(e, c) += weights[p] * *x.at(p, c)
