@@ -34,7 +34,6 @@ func (c *checker) expertGroups() {
 		"set post_validation = false")
 	refuse("optimizer.state_dtype", c.Optimizer.StateDType == StateInt8, fmt.Sprintf("would split the blocks of %s",
 		c.say("optimizer.state_dtype")), `set state_dtype = "bfloat16"`)
-	refuse("adapter.rank", c.Adapter.Rank > 0, "cannot be combined with an adapter", "leave [adapter] out, or set expert = 1")
 }
 
 // MeetsInPasses reports whether replicas wait for each other in the passes of a microbatch: with ZeRO-3, or to exchange

@@ -13,8 +13,10 @@ func TestExpertGroups(t *testing.T) {
 		_, err := Parse("test.toml", []byte("data.train = ['a.txt']"), slices.Concat(base, sets), nil)
 		return err
 	}
-	if err := parse(); err != nil {
-		t.Fatal(err)
+	for _, sets := range [][]string{nil, {"model.family=gpt_oss"}, {"model.from=base", "adapter.rank=4"}} {
+		if err := parse(sets...); err != nil {
+			t.Fatalf("%q: %v", sets, err)
+		}
 	}
 	for _, c := range []struct{ set, want string }{
 		{"parallel.expert=3", "the 4 ranks with the same layers"},
@@ -25,7 +27,6 @@ func TestExpertGroups(t *testing.T) {
 		{"parallel.zero=1", "ZeRO"},
 		{"pipeline.post_validation=true", "post_validation"},
 		{"optimizer.state_dtype=int8", "state_dtype"},
-		{"adapter.rank=4", "adapter"},
 	} {
 		if err := parse(c.set, "pipeline.stages=2", "pipeline.schedule=zb-h2"); err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), "parallel.expert") {

@@ -7,7 +7,8 @@ import (
 )
 
 // expertAdapter is the low-rank part of one kind of matrix of all experts of a layer: s·B[e]·(A[e]·x) for expert e. A is [E, rank, in],
-// B [E, out, rank]. Nothing of it is kept from one pass to the next: its products are small beside those of the experts.
+// B [E, out, rank]; a rank of an expert group has those of its own experts. Nothing of it is kept from one pass to the next: its products
+// are small beside those of the experts.
 type expertAdapter struct {
 	a, b         use
 	rank         int
@@ -33,8 +34,9 @@ func (a *expertAdapter) back(c *pass, s *expertState, dy tensorops.Tensor) tenso
 
 func (a *expertAdapter) product(c *pass, s *expertState, x tensorops.Tensor, w use, o tensorops.GroupedOpts) tensorops.Tensor {
 	h := c.Alloc(c.inner(), x.Rows(), a.rank)
-	o.BF16 = c.stage.opts.BF16
-	c.GroupedMatMul(h, x, c.weight(w), s.offsets, o)
+	offsets, sources := s.rowOffsets()
+	o.BF16, o.Sources = c.stage.opts.BF16, sources
+	c.GroupedMatMul(h, x, c.weight(w), offsets, o)
 	c.scaled(h, a.scale)
 	return h
 }
@@ -45,7 +47,7 @@ func (a *expertAdapter) forward(c *pass, s *expertState, y, x tensorops.Tensor) 
 		return
 	}
 	h := a.down(c, s, x)
-	c.addGrouped(y, h, c.weight(a.b), s.offsets, true)
+	c.addGrouped(y, h, c.weight(a.b), s, true)
 	c.Free(h)
 }
 
@@ -55,7 +57,7 @@ func (a *expertAdapter) inputGrad(c *pass, s *expertState, dx, dy tensorops.Tens
 		return
 	}
 	g := a.back(c, s, dy)
-	c.addGrouped(dx, g, c.weight(a.a), s.offsets, false)
+	c.addGrouped(dx, g, c.weight(a.a), s, false)
 	c.Free(g)
 }
 
@@ -65,14 +67,15 @@ func (a *expertAdapter) weightGrad(c *pass, s *expertState, x, dy tensorops.Tens
 		return
 	}
 	h, g := a.down(c, s, x), a.back(c, s, dy)
-	c.GroupedWeightGrad(c.grad(a.b), dy, h, s.offsets, c.stage.opts.BF16)
-	c.GroupedWeightGrad(c.grad(a.a), g, x, s.offsets, c.stage.opts.BF16)
+	c.addExpertGrad(s, a.b, dy, h)
+	c.addExpertGrad(s, a.a, g, x)
 	free(c.List, &h, &g)
 }
 
 // addGrouped records y += a·b for the rows of each expert.
-func (c *pass) addGrouped(y, a, b, offsets tensorops.Tensor, transB bool) {
-	o := tensorops.GroupedOpts{TransB: transB, BF16: c.stage.opts.BF16, Accumulate: true}
+func (c *pass) addGrouped(y, a, b tensorops.Tensor, s *expertState, transB bool) {
+	offsets, sources := s.rowOffsets()
+	o := tensorops.GroupedOpts{TransB: transB, BF16: c.stage.opts.BF16, Accumulate: true, Sources: sources}
 	if !y.Valid() || y.DType() == tensorops.Float32 {
 		c.GroupedMatMul(y, a, b, offsets, o)
 		return

@@ -32,11 +32,33 @@ func (f *expertFFN) biasOf(c *pass, w use) tensorops.Tensor {
 	return tensorops.Tensor{}
 }
 
-// weighBias adds what the bias of the outputs contributes to the gradient of the routing weights.
-func (f *expertFFN) weighBias(c *pass, s *expertState, dweights, dy tensorops.Tensor) {
-	if f.biases != nil && c.addsOnce() {
-		c.WeighBias(dweights, dy, c.weight(f.biases.down), s.experts)
+// beginBias returns the biases of the outputs of all experts: those of this rank's are sent to the others of its expert group. A token's
+// rank needs them for the gradients of its weights, as the exact numbers of its dy do not travel.
+func (f *expertFFN) beginBias(c *pass) exchanging {
+	x, alone := f.group(c)
+	if f.biases == nil || alone || !c.addsOnce() {
+		return exchanging{}
 	}
+	own := c.weight(f.biases.down)
+	a := tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: c.Alloc(own.DType(), f.spec.count, own.Cols()), Src: own, Group: x.Group}
+	if !c.overlapsExperts() {
+		c.AllGather(a.Dst, own, 0, x.Group)
+		return exchanging{came: a.Dst}
+	}
+	return exchanging{came: a.Dst, number: c.Begin(a)}
+}
+
+// weighBias adds what the bias of the outputs contributes to the gradient of the routing weights. It owns the biases that came.
+func (f *expertFFN) weighBias(c *pass, s *expertState, dweights, dy, came tensorops.Tensor) {
+	if f.biases == nil || !c.addsOnce() {
+		return
+	}
+	all := came
+	if !came.Valid() {
+		all = c.weight(f.biases.down)
+	}
+	c.WeighBias(dweights, dy, all, s.experts)
+	c.Free(came)
 }
 
 // biasGrad adds the gradient of a bias of experts from that of their rows. weighed: Combine weighs the rows.
@@ -45,13 +67,26 @@ func (f *expertFFN) biasGrad(c *pass, s *expertState, bias use, drows tensorops.
 		return
 	}
 	var weights, places tensorops.Tensor
+	if _, alone := f.group(c); !alone {
+		if weighed {
+			weights = s.ofRows
+		}
+		by := c.stage.byParam[bias.param.Index].bySource
+		for source, grad := range by {
+			c.SourceColSum(grad, drows, s.held, weights, source, len(by))
+		}
+		return
+	}
 	if weighed {
 		weights, places = s.weights, s.places
 	}
 	c.GroupedColSum(c.grad(bias), drows, s.offsets, weights, places)
 }
 
+// trainsOutputBias reports whether weightGrad needs the weights of the rows of this rank's experts.
+func (f *expertFFN) trainsOutputBias() bool { return f.biases != nil && !f.biases.down.frozen() }
+
 // trainsOutput reports whether weightGrad needs the gradients of the experts' outputs.
 func (f *expertFFN) trainsOutput() bool {
-	return !f.down.frozen() || f.biases != nil && !f.biases.down.frozen() || f.adapters[ofDown] != nil
+	return !f.down.frozen() || f.trainsOutputBias() || f.adapters[ofDown] != nil
 }

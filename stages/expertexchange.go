@@ -29,9 +29,9 @@ func (f *expertFFN) shareRoutes(c *pass, s *expertState) {
 
 // rowOffsets returns where the rows of this rank's experts begin, and how many sources divide them: see
 // tensorops.GroupedOpts.Sources.
-func (f *expertFFN) rowOffsets(c *pass, s *expertState) (offsets tensorops.Tensor, sources int) {
-	if x, alone := f.group(c); !alone {
-		return s.held, x.size()
+func (s *expertState) rowOffsets() (offsets tensorops.Tensor, sources int) {
+	if s.held.Valid() {
+		return s.held, s.table.Rows()
 	}
 	return s.offsets, 0
 }
@@ -107,7 +107,7 @@ func (f *expertFFN) beginWeights(c *pass, s *expertState) exchanging {
 }
 
 // weigh records tensorops.List.WeighRows for the rows of this rank's experts, and sends the gradients of the weights back. It frees
-// the weights.
+// the weights, or keeps them for the gradient of a bias.
 func (f *expertFFN) weigh(c *pass, s *expertState, rows, drows, weights tensorops.Tensor) exchanging {
 	if _, alone := f.group(c); alone {
 		dweights := c.AllocLike(s.weights)
@@ -116,7 +116,11 @@ func (f *expertFFN) weigh(c *pass, s *expertState, rows, drows, weights tensorop
 	}
 	grads := c.AllocLike(weights)
 	c.WeighOwnRows(rows, drows, grads, weights, s.held)
-	c.Free(weights)
+	if f.trainsOutputBias() {
+		s.ofRows = weights
+	} else {
+		c.Free(weights)
+	}
 	return f.begin(c, s, grads, true)
 }
 
@@ -165,10 +169,10 @@ func (f *expertFFN) beginNorm(c *pass, s *expertState, norm func() tensorops.Ten
 	return f.beginDispatch(c, s, s.early.n)
 }
 
-// addWeightGrad adds the gradient of the experts' matrices, for each source by itself.
-func (f *expertFFN) addWeightGrad(c *pass, s *expertState, w use, dy, x tensorops.Tensor) {
+// addExpertGrad adds the gradient of the experts' matrices, for each source by itself.
+func (c *pass) addExpertGrad(s *expertState, w use, dy, x tensorops.Tensor) {
 	bf16 := c.stage.opts.BF16
-	if _, alone := f.group(c); alone {
+	if !s.held.Valid() {
 		c.GroupedWeightGrad(c.grad(w), dy, x, s.offsets, bf16)
 		return
 	}

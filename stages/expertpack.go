@@ -7,7 +7,7 @@ import "github.com/troupe-ml/troupe/tensorops"
 // eachPackedExperts calls f for each form of the matrices of experts that may be packed, with its number of elements.
 func (s *Stage) eachPackedExperts(f func(h *localParam, form, n int)) {
 	for _, h := range s.local {
-		if p := h.param; p.experts && !p.Frozen && !h.splitsWeight {
+		if p := h.param; p.experts && len(p.Whole) == 3 && !p.Adapter && !p.Frozen && !h.splitsWeight {
 			for form := range h.packed {
 				f(h, form, p.Shape[0]*tensorops.PackedLen(p.Shape[1], p.Shape[2]))
 			}

@@ -49,8 +49,6 @@ func (m *Model) CheckExperts(size int) error {
 		return nil
 	case n == 0:
 		return fmt.Errorf("%w: %d ranks cannot share experts: the model has none", ErrModel, size)
-	case m.Config.layer(0).experts.biases:
-		return fmt.Errorf("%w: %d ranks cannot share experts with biases, as %s has them", ErrModel, size, m.Config.Family)
 	case n%size != 0:
 		return fmt.Errorf("%w: %d ranks cannot share %d experts evenly", ErrModel, size, n)
 	}
@@ -77,7 +75,7 @@ func (o *Options) checkExpertGroups() error {
 	return nil
 }
 
-// cutExperts turns the matrices of all experts into those of this rank's.
+// cutExperts turns a parameter of all experts, which the first dimension counts, into that of this rank's.
 func (m *Model) cutExperts(u use) use {
 	p := u.param
 	p.experts = true

@@ -30,21 +30,8 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 	dev, m := newDevice(t, 2), newModel(t, c)
 	const microbatches, sequences = 2, 2
 	data := collective.Local("dp", ranks)
-	all := make([]*collective.Group, 0, 3*ranks)
+	experts, all := localExperts(ranks, group)
 	all = append(all, data...)
-	experts, copies := make([]tensorops.Group, ranks), make([]tensorops.Group, ranks)
-	if group > 1 {
-		for first := 0; first < ranks; first += group {
-			for i, g := range collective.Local("ep", group) {
-				experts[first+i], all = g, append(all, g)
-			}
-		}
-		for place := range group {
-			for i, g := range collective.Local("edp", ranks/group) {
-				copies[i*group+place], all = g, append(all, g)
-			}
-		}
-	}
 	context, contexts, shorter := 1, make([]tensorops.Group, ranks), 1
 	if o.Context.Group != nil {
 		context = o.Context.Group.Size()
@@ -65,8 +52,8 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 		own := o
 		own.Data.Group, own.Context.Group = data[rank], contexts[rank]
 		if group > 1 {
-			own.Experts = stages.ExpertParallel{Group: experts[rank], Copies: copies[rank], Rows: sequences * c.Context / context,
-				Overlap: o.Experts.Overlap}
+			own.Experts = experts[rank]
+			own.Experts.Rows, own.Experts.Overlap = sequences*c.Context/context, o.Experts.Overlap
 		}
 		wg.Go(func() {
 			errs[rank] = func() error {
@@ -170,6 +157,25 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 		t.Fatal(err)
 	}
 	return out
+}
+
+// localExperts returns the groups of each of several ranks, of which every group-th share experts, and all of them.
+func localExperts(ranks, group int) (of []stages.ExpertParallel, all []*collective.Group) {
+	of = make([]stages.ExpertParallel, ranks)
+	if group <= 1 {
+		return of, nil
+	}
+	for first := 0; first < ranks; first += group {
+		for i, g := range collective.Local("ep", group) {
+			of[first+i].Group, all = g, append(all, g)
+		}
+	}
+	for place := range group {
+		for i, g := range collective.Local("edp", ranks/group) {
+			of[i*group+place].Copies, all = g, append(all, g)
+		}
+	}
+	return of, all
 }
 
 // mustBe compares the results of groups of a size with those of ranks that have all experts.

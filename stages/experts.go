@@ -21,6 +21,7 @@ type expertFFN struct {
 type expertState struct {
 	scores, weights, experts, places, offsets tensorops.Tensor // see tensorops.List.Route
 	table, held                               tensorops.Tensor // in an expert group: see tensorops.List.SourceOffsets
+	ofRows                                    tensorops.Tensor // in an expert group with biases: the weights of the experts' rows
 	logits                                    tensorops.Tensor // with a z-loss
 	counted                                   counted          // how the rows count in the balance: see expertcontext.go
 	shared                                    *sharedState     // of the shared expert, if there is one
@@ -33,7 +34,7 @@ type expertState struct {
 }
 
 func (s *expertState) drop(l *tensorops.List) {
-	free(l, &s.table, &s.held, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets)
+	free(l, &s.table, &s.held, &s.ofRows, &s.scores, &s.weights, &s.experts, &s.places, &s.offsets)
 	free(l, &s.u[0], &s.u[1], &s.activation, &s.du[0], &s.du[1], &s.dlogits)
 	free(l, &s.logits)
 	s.early.drop(l)
@@ -80,7 +81,7 @@ func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
 // product records the product of the experts' rows x with their matrices, and their biases, to a new tensor.
 func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, dtype tensorops.DType, out int) tensorops.Tensor {
 	y := c.Alloc(dtype, f.heldRows(c), out)
-	offsets, sources := f.rowOffsets(c, s)
+	offsets, sources := s.rowOffsets()
 	c.GroupedMatMul(y, x, c.weight(w), offsets, tensorops.GroupedOpts{TransB: true, BF16: c.stage.opts.BF16, Sources: sources,
 		Bias: f.biasOf(c, w), Packed: c.packedExperts(w, forForward)})
 	return y
@@ -170,15 +171,15 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 
 func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tensor, norm func() tensorops.Tensor) tensorops.Tensor {
 	s, o := st.(*expertState), tensorops.GroupedOpts{BF16: c.stage.opts.BF16}
-	offsets, sources := f.rowOffsets(c, s)
+	offsets, sources := s.rowOffsets()
 	o.Sources = sources
 	f.beginCount(c, s)
-	sent, weights, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginNorm(c, s, norm)
+	sent, weights, bias, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginBias(c), f.beginNorm(c, s, norm)
 	meanwhile := f.hidesBehindShared(c)
 	if meanwhile {
 		f.shared.innerGrad(c, s.shared, dy)
 	}
-	c.end(&sent, &weights, &ofNorm)
+	c.end(&sent, &weights, &bias, &ofNorm)
 	rows := sent.came
 	dg := c.AllocLike(s.u[0])
 	f.inputProduct(c, dg, rows, f.down, offsets, o)
@@ -212,7 +213,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.end(&ofWeights, &back)
 
 	dweights := f.weightGrads(c, s, ofWeights.came)
-	f.weighBias(c, s, dweights, dy)
+	f.weighBias(c, s, dweights, dy, bias.came)
 	s.dlogits = c.AllocLike(s.scores)
 	losses, logits := c.lossesOnce(f.routeGrad(c, s), s.logits)
 	c.RouteGrad(s.dlogits, dweights, s.scores, s.choices(), s.offsets, logits, losses)
@@ -280,7 +281,7 @@ func (f *expertFFN) outputGrads(c *pass, s *expertState, rows tensorops.Tensor) 
 		return
 	}
 	if !f.down.frozen() {
-		f.addWeightGrad(c, s, f.down, rows, s.activation)
+		c.addExpertGrad(s, f.down, rows, s.activation)
 	}
 	if f.biases != nil {
 		f.biasGrad(c, s, f.biases.down, rows, true)
@@ -293,7 +294,7 @@ func (f *expertFFN) outputGrads(c *pass, s *expertState, rows tensorops.Tensor) 
 func (f *expertFFN) rowGrads(c *pass, s *expertState, rows tensorops.Tensor) {
 	for i, w := range []use{f.gate, f.up} {
 		if !w.frozen() {
-			f.addWeightGrad(c, s, w, s.du[i], rows)
+			c.addExpertGrad(s, w, s.du[i], rows)
 		}
 		f.adapters[i].weightGrad(c, s, rows, s.du[i])
 	}

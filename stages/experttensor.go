@@ -49,22 +49,23 @@ func (p *Param) groupShape() []int {
 	return p.Whole
 }
 
-// cutBiases splits the biases of experts by the outputs of their matrices. That of the last matrix is whole: one rank adds it. The
-// gradient of the router's is a part of a sum.
+// cutBiases splits the biases of experts by the outputs of their matrices, and as these in an expert group. That of the last matrix has
+// all outputs: one rank adds it. The gradient of the router's is a part of a sum.
 func (m *Model) cutBiases(b *expertBiases) {
 	if b != nil {
 		b.router = parted(b.router, byHeads)
-		b.gate, b.up = m.byWidth(b.gate, 1), m.byWidth(b.up, 1)
+		b.gate, b.up, b.down = m.cutExperts(m.byWidth(b.gate, 1)), m.cutExperts(m.byWidth(b.up, 1)), m.cutExperts(b.down)
 	}
 }
 
-// cutAdapter splits an adapter as that of a linear layer: see addAdapter.
+// cutAdapter splits an adapter as that of a linear layer: see addAdapter. A rank of an expert group has that of its own experts.
 func (m *Model) cutAdapter(a *expertAdapter, of int) *expertAdapter {
 	if of == ofDown {
 		a.a, a.b = m.byWidth(a.a, 2), parted(a.b, byHeads)
 	} else {
 		a.a, a.b = parted(a.a, byHeads), m.byWidth(a.b, 1)
 	}
+	a.a, a.b = m.cutExperts(a.a), m.cutExperts(a.b)
 	return a
 }
 

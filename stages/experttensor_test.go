@@ -290,6 +290,8 @@ func (w *team) trainCrew(tensor int, overlap bool) shared {
 func TestTensorExpertGroups(t *testing.T) {
 	shared := splitExperts["qwen2_moe"]
 	shared.Experts.Count = 4
+	adapted := splitExperts["gpt_oss, adapter"]
+	adapted.Experts.Count = 4
 	narrow := adamw
 	narrow.State = tensorops.BFloat16
 	for name, c := range map[string]struct {
@@ -299,8 +301,10 @@ func TestTensorExpertGroups(t *testing.T) {
 		"adamw": {splitExperts["qwen3_moe, mtp"], stages.Options{Optimizer: adamw, Pack: true}},
 		"sequence, bfloat16": {shared, stages.Options{Optimizer: stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, BF16: true,
 			Tensor: stages.TensorParallel{Sequence: true}}},
-		"muon":         {splitExperts["mixtral"], stages.Options{Optimizer: byMuon}},
-		"narrow state": {splitExperts["mixtral"], stages.Options{Optimizer: narrow}},
+		"muon":               {splitExperts["mixtral"], stages.Options{Optimizer: byMuon}},
+		"narrow state":       {splitExperts["mixtral"], stages.Options{Optimizer: narrow}},
+		"biases":             {splitExperts["gpt_oss"], stages.Options{Optimizer: adamw, Tensor: stages.TensorParallel{Sequence: true}}},
+		"adapters, bfloat16": {adapted, stages.Options{Optimizer: adamw, BF16: true, Residual: tensorops.BFloat16}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const replicas, tensor = 4, 2

@@ -52,7 +52,7 @@ type Param struct {
 	Slice Slice
 
 	sum gradSum
-	// experts: the matrices of experts, of which a rank of an expert group has a part. Its Slice says which.
+	// experts: the matrices, biases or adapters of experts, of which a rank of an expert group has a part. Its Slice says which.
 	experts bool
 	more    bool            // for a Source: the next range of the same part will be read
 	places  [numPlaces]bool // places that use it
@@ -67,7 +67,8 @@ func (p *Param) Len() int {
 	return n
 }
 
-// Experts reports whether the parameter has the matrices of experts, one for each index of its first dimension.
+// Experts reports whether the parameter has something of each expert, which its first dimension counts: a matrix, a bias, or a part of
+// an adapter.
 func (p *Param) Experts() bool { return p.experts }
 
 // use is one place where a layer uses a parameter. Each use accumulates its own gradient.

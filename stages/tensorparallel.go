@@ -121,45 +121,64 @@ const bucketLen = 4 << 20
 // them. Many small ones share a collective. If only some ranks have a slice, it is added as part of
 // the whole, which is zero elsewhere.
 func (s *Stage) sumGrads(l *tensorops.List) {
-	var bucket []*localParam
+	var bucket []partGrad
 	n := 0
 	for _, h := range s.local {
 		if !s.summed(h.param) {
 			continue
 		}
-		whole := elements(h.param.Whole)
-		if n > 0 && n+whole > bucketLen {
-			s.sumBucket(l, bucket, n)
-			bucket, n = bucket[:0], 0
+		for _, g := range s.partGrads(h) {
+			if n > 0 && n+g.len() > bucketLen {
+				s.sumBucket(l, bucket, n)
+				bucket, n = bucket[:0], 0
+			}
+			bucket, n = append(bucket, g), n+g.len()
 		}
-		bucket, n = append(bucket, h), n+whole
 	}
 	if n > 0 {
 		s.sumBucket(l, bucket, n)
 	}
 }
 
-func (s *Stage) sumBucket(l *tensorops.List, bucket []*localParam, n int) {
+// partGrad is a gradient of which the ranks of a tensor group have parts of a sum: some rows of a matrix of rows·cols.
+type partGrad struct {
+	grad             tensorops.Tensor
+	rows, cols       int
+	firstRow, endRow int
+}
+
+func (g partGrad) len() int { return g.rows * g.cols }
+
+// partGrads returns the gradients of a parameter: if an expert group divides it, those of each source, of which all ranks of the tensor
+// group have the same rows.
+func (s *Stage) partGrads(h *localParam) (all []partGrad) {
+	p := h.param
+	if s.divided(p) {
+		for _, g := range h.bySource {
+			all = append(all, partGrad{g, p.Shape[0], p.Len() / p.Shape[0], 0, p.Shape[0]})
+		}
+		return all
+	}
+	g := partGrad{h.g[h.place()], p.Whole[0], elements(p.Whole) / p.Whole[0], p.Slice.From, p.Slice.To}
+	if p.Slice.whole() {
+		g.firstRow, g.endRow = 0, g.rows
+	}
+	return []partGrad{g}
+}
+
+func (s *Stage) sumBucket(l *tensorops.List, bucket []partGrad, n int) {
 	sums := l.Alloc(tensorops.Float32, n)
 	l.Fill(sums, 0)
 	at := 0
 	views := make([]tensorops.Tensor, len(bucket))
-	for i, h := range bucket {
-		p := h.param
-		rows := p.Whole[0]
-		cols := elements(p.Whole) / rows
-		whole := sums.Part(at, rows, cols)
-		at += rows * cols
-		if p.Slice.whole() {
-			views[i] = whole.View(p.Whole...)
-		} else {
-			views[i] = whole.RowRange(p.Slice.From, p.Slice.To).View(p.Shape...)
-		}
-		l.Copy(views[i], h.g[h.place()])
+	for i, g := range bucket {
+		views[i] = sums.Part(at, g.rows, g.cols).RowRange(g.firstRow, g.endRow).View(g.grad.Shape()...)
+		at += g.len()
+		l.Copy(views[i], g.grad)
 	}
 	l.AllReduce(sums, tensorops.Sum, s.opts.Tensor.Group)
-	for i, h := range bucket {
-		l.Copy(h.g[h.place()], views[i])
+	for i, g := range bucket {
+		l.Copy(g.grad, views[i])
 	}
 	l.Free(sums)
 }

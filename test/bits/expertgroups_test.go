@@ -18,12 +18,13 @@ func TestExpertGroups(t *testing.T) {
 		sets []string
 	}{
 		{"plain", []string{"model.family=qwen3_moe", "model.hidden=32", "model.expert_ffn=24"}},
+		{"biases", []string{"model.family=gpt_oss", "model.ffn=24", "model.window=6", "model.hidden=32"}},
 		{"mixtral, bfloat16, momentum", []string{"model.family=mixtral", "model.ffn=40", "device.dtype=bfloat16", "optimizer.name=sgd"}},
 		{"muon, frozen, uneven validation", []string{"model.family=qwen3_moe", "model.expert_ffn=24", "optimizer.name=muon",
 			`model.freeze=["1"]`, "run.eval_batches=9", "data.val_fraction=0.005", "model.tie_embeddings=false"}},
 		{"tensor groups", []string{"model.family=qwen2_moe", "model.expert_ffn=24", "parallel.tensor=2", "parallel.sequence=true"}},
 	} {
-		if i > 0 && !testrun.Long {
+		if i > 1 && !testrun.Long {
 			continue // make check-grids runs all
 		}
 		sets := slices.Concat(few, []string{"model.experts=8", "model.experts_per_token=3", "model.kv_heads=2", "parallel.data=4",
@@ -41,7 +42,7 @@ func TestExpertGroups(t *testing.T) {
 			{"4", []string{"parallel.expert=4", "parallel.overlap=false"}},
 			{"2, zb-v", slices.Concat(two, []string{"parallel.expert=2", "pipeline.chunks=2", "pipeline.schedule=zb-v"})},
 		} {
-			if testrun.RaceDetector && j != 1 || j > 2 && !testrun.Long {
+			if (testrun.RaceDetector || i > 0 && !testrun.Long) && j != 1 || j > 2 && !testrun.Long {
 				continue
 			}
 			sameUnder(t, want, c.name+", "+l.name, slices.Concat(sets, l.sets))
