@@ -109,6 +109,7 @@ var (
 	twoAhead    = []string{"pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true", `cluster.shadow="on"`,
 		"model.tie_embeddings=true"}
 	replicas     = []string{"parallel.data=2", "pipeline.stages=2", "model.tie_embeddings=true"}
+	expertGroups = []string{"model.family=mixtral", "model.experts=4", "model.ffn=24", "parallel.data=4", "parallel.expert=2"}
 	tensorGroups = []string{"parallel.tensor=2", "parallel.data=2"}
 	contexts     = []string{"parallel.context=2", "pipeline.stages=2"}
 	interleaved  = []string{"pipeline.stages=3", "pipeline.chunks=2", `cluster.shadow="on"`, "device.dtype=bfloat16"}
@@ -142,6 +143,8 @@ func matrix() (all []faulty) {
 	add("ahead", twoAhead, 2, slices.Concat(tiedPoints, stepPoints, shadowPoints), last(2), false)
 	add("replicas", replicas, 4, slices.Concat(tiedPoints, stepPoints), func(i int) int { return i % 4 }, false)
 	add("tensor groups", tensorGroups, 4, []string{"in Order", "out StageDone", "in Apply", "out Applied", "in SaveState", "in validation"},
+		func(i int) int { return i % 4 }, false)
+	add("expert groups", expertGroups, 4, []string{"in Order", "out StageDone", "in Apply", "out Applied", "in SaveState", "in validation"},
 		func(i int) int { return i % 4 }, false)
 	add("contexts", contexts, 4, []string{"in Order", "in Transfer", "out StageDone", "in Apply", "out Applied", "in validation"},
 		func(i int) int { return i % 4 }, false)

@@ -37,13 +37,17 @@ func TestReplace(t *testing.T) {
 		{"dp4, ahead", []string{"parallel.data=4", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, nil, troupe.FromReplica},
 		{"cp2 pp2", []string{"parallel.context=2", "pipeline.stages=2"}, nil, troupe.FromReplica},
 		{"tp2 pp2, shadows", []string{"parallel.tensor=2", "pipeline.stages=2", `cluster.shadow="on"`}, []int{2, 1}, troupe.FromShadow},
+		{"ep2 dp4", slices.Concat(experts, []string{"parallel.data=4", "parallel.expert=2", "optimizer.ema=0.9"}), []int{1, 2},
+			troupe.FromReplica},
+		{"ep2, shadows", slices.Concat(experts, []string{"parallel.data=2", "parallel.expert=2", "model.family=gpt_oss",
+			`cluster.shadow="on"`}), []int{1, 0}, troupe.FromShadow},
 		{"frozen, shadows", []string{"pipeline.stages=3", `model.freeze=["embed", "1-2"]`, `cluster.shadow="on"`}, []int{0, 1},
 			troupe.FromShadow},
 		{"frozen replicas", []string{"parallel.data=2", "pipeline.stages=2", `model.freeze=["1-2"]`}, nil, troupe.FromReplica},
 		{"two ranks a worker, shadows", []string{"pipeline.stages=6", "model.layers=6", "pipeline.chunks=1", `cluster.shadow="on"`,
 			"model.tie_embeddings=true"}, []int{5, 0}, troupe.FromShadow},
 	} {
-		if c.name != "pp2 dp2" && c.name != "pp4, shadows" && !long {
+		if c.name != "pp2 dp2" && c.name != "pp4, shadows" && c.name != "ep2 dp4" && !long {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) { replaces(t, g, c) })

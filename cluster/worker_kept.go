@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
-	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
@@ -179,7 +178,7 @@ func (p *part) sources(r *wire.Renewal, pl *plan.Plan, ranks []int, hosts []stri
 			if of[rank] = weights.OfShadow(from, rank); pl.Replicated() {
 				of[rank] = weights.Of(from, rank)
 			}
-		case slices.Contains(pl.Grid().Group(rank, grid.Copies), from):
+		case slices.Contains(pl.Twins(rank), from):
 			of[rank] = weights.Of(from, rank)
 		case len(shadows) > 0 && shadows[rank] == from:
 			of[rank] = weights.OfShadow(from, rank)

@@ -33,19 +33,29 @@ func (s *Stage) Reset(l *tensorops.List) {
 	s.clearSources(l)
 }
 
-// SetGroups replaces the groups of the stage's ranks, for the next step. Each must have the size and the rank of the
-// one that it replaces; nil: the rank has no such group.
-func (s *Stage) SetGroups(tensor, context, data tensorops.Group) error {
+// RankGroups are the groups of a stage's rank; nil: it has no such group.
+type RankGroups struct {
+	Tensor, Context, Data tensorops.Group
+	Experts, ExpertCopies tensorops.Group // ExpertParallel's
+}
+
+// SetGroups replaces the groups of the stage's rank, for the next step. Each must have the size and the rank of the one that it
+// replaces.
+func (s *Stage) SetGroups(groups RankGroups) error {
 	o := &s.opts
-	for _, g := range []struct {
+	all := []struct {
 		name string
 		was  *tensorops.Group
 		is   tensorops.Group
-	}{{"tensor", &o.Tensor.Group, tensor}, {"context", &o.Context.Group, context}, {"data", &o.Data.Group, data}} {
+	}{{"tensor", &o.Tensor.Group, groups.Tensor}, {"context", &o.Context.Group, groups.Context}, {"data", &o.Data.Group, groups.Data},
+		{"expert", &o.Experts.Group, groups.Experts}, {"expert-data", &o.Experts.Copies, groups.ExpertCopies}}
+	for _, g := range all {
 		if (*g.was == nil) != (g.is == nil) || g.is != nil && ((*g.was).Size() != g.is.Size() || (*g.was).Rank() != g.is.Rank()) {
 			return fmt.Errorf("%w: the new %s group differs from the stage's in size or rank", ErrModel, g.name)
 		}
 	}
-	o.Tensor.Group, o.Context.Group, o.Data.Group = tensor, context, data
+	for _, g := range all {
+		*g.was = g.is
+	}
 	return nil
 }

@@ -170,9 +170,9 @@ func TestResetReplicas(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s, zero %d", name, zero), func(t *testing.T) {
 				dev, m := newDevice(t, 2), newModel(t, cfg)
-				want := replicaSteps(t, dev, m, cfg, zero, nothingAbandoned)
+				want := replicaSteps(t, dev, m, cfg, 2, stages.Options{Data: stages.DataParallel{Zero: zero}}, 1, nothingAbandoned)
 				for how := oneAbandoned; how <= failedAbandoned; how++ {
-					for i, got := range replicaSteps(t, dev, m, cfg, zero, how) {
+					for i, got := range replicaSteps(t, dev, m, cfg, 2, stages.Options{Data: stages.DataParallel{Zero: zero}}, 1, how) {
 						if !slices.EqualFunc(got, want[i], sameSaved) {
 							t.Errorf("abandoned %v: weights or state of replica %d differ after step %d", how, i%2, i/2+1)
 						}
@@ -194,25 +194,44 @@ const (
 	failedAbandoned            // a list of one replica fails, and the group's other members fail with it
 )
 
-// replicaSteps trains two replicas for two steps, in each of which they first abandon one, and returns their saved state after
-// each step.
-func replicaSteps(t *testing.T, dev tensorops.Device, m *stages.Model, cfg stages.Config, zero int, how abandoned) (all [][]stages.Saved) {
-	const size = 2
+// replicaSteps trains replicas, of which groups share experts, for two steps, in each of which they first abandon one, and returns their
+// saved state after each step.
+func replicaSteps(t *testing.T, dev tensorops.Device, m *stages.Model, cfg stages.Config, size int, o stages.Options, group int,
+	how abandoned) (all [][]stages.Saved) {
+	t.Helper()
 	w := &team{t: t, model: m, specs: []stages.ChunkSpec{{Chunk: 0, First: 0, Last: len(m.Symbols())}}}
-	w.group = collective.Local("data", size)
-	regroup := func() {
+	var experts []stages.ExpertParallel
+	newGroups := func() {
 		w.group = collective.Local("data", size)
+		var others []*collective.Group
+		experts, others = localExperts(size, group)
+		w.leave = func(err error) {
+			for _, g := range others {
+				g.Leave(err)
+			}
+		}
+	}
+	newGroups()
+	regroup := func() {
+		newGroups()
 		for _, r := range w.ranks {
-			if err := r.stage.SetGroups(nil, nil, w.group[r.rank]); err != nil {
+			x := experts[r.rank]
+			err := r.stage.SetGroups(stages.RankGroups{Data: w.group[r.rank], Experts: x.Group, ExpertCopies: x.Copies})
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+	o.Seed, o.Optimizer, o.StepTokens = 5, adamw, 8*cfg.Context
 	for rank := range size {
 		s := dev.NewStream(fmt.Sprintf("replica %d", rank))
 		t.Cleanup(s.Close)
-		st, err := stages.NewStage(m, s, w.specs, stages.Options{Seed: 5, Optimizer: adamw, StepTokens: 8 * cfg.Context,
-			Data: stages.DataParallel{Group: w.group[rank], Zero: zero}})
+		own := o
+		if own.Data.Group = w.group[rank]; group > 1 {
+			own.Experts = experts[rank]
+			own.Experts.Rows, own.Experts.Overlap = 2*cfg.Context, o.Experts.Overlap
+		}
+		st, err := stages.NewStage(m, s, w.specs, own)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,14 +242,14 @@ func replicaSteps(t *testing.T, dev tensorops.Device, m *stages.Model, cfg stage
 	defer copies.Close()
 	for step := int64(1); step <= 2; step++ {
 		batch := func(r *teamRank) []stages.Microbatch {
-			mbs := microbatches(cfg, step, 8, 2)[2*r.rank : 2*r.rank+2]
+			mbs := microbatches(cfg, step, 4*size, 2)[2*r.rank : 2*r.rank+2]
 			for i := range mbs {
 				mbs[i].Of = 2
 			}
 			return mbs
 		}
 		if how != nothingAbandoned {
-			var errs [size]error
+			errs := make([]error, size)
 			each := func(do func(r *teamRank) error) {
 				done := make(chan struct{})
 				for _, r := range w.ranks {
@@ -238,6 +257,7 @@ func replicaSteps(t *testing.T, dev tensorops.Device, m *stages.Model, cfg stage
 						errs[r.rank] = do(r)
 						if errs[r.rank] != nil {
 							w.group[r.rank].Leave(errs[r.rank])
+							w.leave(errs[r.rank])
 						}
 						done <- struct{}{}
 					}()

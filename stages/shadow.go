@@ -32,7 +32,7 @@ type StatePart struct{ Param, Part string }
 // those with which an update needs other ranks: Muon in a tensor group.
 func NewShadow(m *Model, stream tensorops.Stream, chunks []ChunkSpec, o Options) (*Shadow, error) {
 	switch {
-	case o.Data.size() > 1:
+	case !o.alone():
 		return nil, fmt.Errorf("%w: a shadow of a rank with replicas, which have the same state", ErrModel)
 	case o.Optimizer.State != tensorops.Float32:
 		return nil, fmt.Errorf("%w: a shadow of an optimizer state in %v", ErrModel, o.Optimizer.State)
@@ -144,9 +144,9 @@ func (s *Shadow) DryStep(l *tensorops.List) error {
 }
 
 // Gradients returns the gradients of the step's trained parameters on this rank. They are finished when the list of GradNorms has
-// completed, and do not change until the step's update. A stage with replicas has none: the replicas have the same state.
+// completed, and do not change until the step's update. A stage whose replicas have the same state has none.
 func (s *Stage) Gradients() (all []Gradient) {
-	if s.opts.Data.size() > 1 {
+	if !s.opts.alone() {
 		return nil
 	}
 	for _, h := range s.local {
@@ -155,4 +155,9 @@ func (s *Stage) Gradients() (all []Gradient) {
 		}
 	}
 	return all
+}
+
+// alone reports whether no other rank has all of the state of this one: it has no replicas, or shares the experts with all of them.
+func (o *Options) alone() bool {
+	return !o.Data.splits() && (o.Data.size() == 1 || o.Experts.size() == o.Data.size())
 }

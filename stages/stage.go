@@ -326,7 +326,7 @@ func (s *Stage) allocate() error {
 		s.byParam[i] = h
 		s.local = append(s.local, h)
 	}
-	if s.opts.Data.size() > 1 && !s.opts.Inference {
+	if s.opts.Data.size() > 1 && !s.opts.Inference && !s.opts.onlyState {
 		s.layFlat(l)
 		s.layExperts(l)
 	}

@@ -179,14 +179,20 @@ func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
 	return s.save(l, copies, false, s.replicaOf)
 }
 
-// SaveAs is Save of another replica of the stage, from this one: both have the same weights and optimizer state. The list fails if each has
-// parts of its own, as with ZeRO and expert groups.
+// SaveAs is Save of another replica of the stage, from this one: both have the same weights and optimizer state, in expert groups the same
+// experts. The list fails if each has parts of its own, as with ZeRO.
 func (s *Stage) SaveAs(l *tensorops.List, copies tensorops.Arena, replica int) []Saved {
-	if s.opts.Data.splits() || s.opts.Experts.Group != nil {
+	if s.opts.Data.splits() {
 		l.Fail(fmt.Errorf("%w: replica %d has parts of its own, which this one cannot save", ErrInput, replica))
 		return nil
 	}
-	return s.save(l, copies, true, func(*Param) int { return replica })
+	return s.save(l, copies, true, func(p *Param) int {
+		if s.divided(p) {
+			return replica
+		}
+		group := s.opts.Experts.size()
+		return replica*group + s.opts.Data.rank()%group
+	})
 }
 
 // replicaOf returns which of the replicas of a parameter the stage has.

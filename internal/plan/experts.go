@@ -55,6 +55,21 @@ func (p *Plan) expertParam(param int) bool {
 	return param >= 0 && param < len(p.model.Params) && p.model.Params[param].Experts()
 }
 
+// trainedOf returns about how many weights a rank of a stage updates: a part of the matrices of a tensor group, and of the experts of an
+// expert group.
+func (p *Plan) trainedOf(stage int) float64 {
+	all, of := float64(p.model.TrainedOf(p.chunks[stage])), float64(p.grid.Size(grid.Expert))
+	if of > 1 {
+		names := p.model.ParameterNames(p.chunks[stage])
+		for _, w := range p.model.Params {
+			if names[w.Name] && w.Experts() && !w.Frozen {
+				all -= float64(w.Len()) * (of - 1) / of
+			}
+		}
+	}
+	return all / float64(p.grid.TensorSize(stage))
+}
+
 // checkExperts refuses what layers with experts cannot do yet.
 func (p *Plan) checkExperts() error {
 	c := p.cfg

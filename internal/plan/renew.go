@@ -23,11 +23,8 @@ var ErrNoHolder = errors.New("no other process has all of their state")
 // CheckRenewal returns why no attempt of the plan can be renewed; nil: it can be, if the right ranks survive.
 func (p *Plan) CheckRenewal() error {
 	switch {
-	case p.cfg.Parallel.Zero > 0 && p.Replicated():
+	case p.zero() > 0:
 		return fmt.Errorf("%w: each replica has only a part of the optimizer state (parallel.zero = %d)", ErrNoHolder, p.cfg.Parallel.Zero)
-	case p.grid.Size(grid.Expert) > 1:
-		return fmt.Errorf("%w: each rank of an expert group has its own experts (parallel.expert = %d)", ErrNoHolder,
-			p.grid.Size(grid.Expert))
 	case slices.Max(p.cfg.Parallel.Tensor) > 1 && p.cfg.Muon(): // those that are left could not end an update that has begun
 		return fmt.Errorf("%w: the ranks of a tensor group make matrices orthogonal together (name = \"muon\" of [optimizer] or a "+
 			"group, parallel.tensor = %d)", ErrNoHolder, slices.Max(p.cfg.Parallel.Tensor))
@@ -42,8 +39,19 @@ func (p *Plan) CheckRenewal() error {
 	return nil
 }
 
+// Twins returns the ranks with the same weights and optimizer state as a rank, and the rank itself, in ascending order. Those of an expert
+// group have different experts.
+func (p *Plan) Twins(rank int) []int { return p.grid.Group(rank, p.twins()) }
+
+func (p *Plan) twins() grid.Dimension {
+	if p.grid.Size(grid.Expert) > 1 {
+		return grid.ExpertCopies
+	}
+	return grid.Copies
+}
+
 // Replicated reports whether each rank has others with the same weights.
-func (p *Plan) Replicated() bool { return p.grid.Size(grid.Copies) > 1 }
+func (p *Plan) Replicated() bool { return p.grid.Size(p.twins()) > 1 }
 
 // Freezes reports whether some weights are not trained. A lost rank reads them again from where the run has them: from the checkpoint
 // that the attempt began with, or else from the seed.
@@ -92,13 +100,13 @@ func (p *Plan) Holder(rank int, lost []int, shadows Shadows) (int, error) {
 		}
 		return h, nil
 	}
-	for _, other := range p.grid.Group(rank, grid.Copies) {
+	for _, other := range p.Twins(rank) {
 		if other != rank && !slices.Contains(lost, other) {
 			return other, nil
 		}
 	}
 	return 0, fmt.Errorf("%w: all ranks with the weights of rank %d are lost: %s", ErrNoHolder, rank,
-		words.Numbers(p.grid.Group(rank, grid.Copies)))
+		words.Numbers(p.Twins(rank)))
 }
 
 // Keeps returns why an attempt can't be renewed after some ranks are lost; nil: it can be.
@@ -121,5 +129,6 @@ func (p *Plan) rejoin(rank int, c actors.Compute, groups Groups) error {
 		return fmt.Errorf("rank %d: a %T cannot join other groups", rank, c)
 	}
 	o := p.optionsOf(rank, groups)
-	return s.SetGroups(o.Tensor.Group, o.Context.Group, o.Data.Group)
+	return s.SetGroups(stages.RankGroups{Tensor: o.Tensor.Group, Context: o.Context.Group, Data: o.Data.Group, Experts: o.Experts.Group,
+		ExpertCopies: o.Experts.Copies})
 }

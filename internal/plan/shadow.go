@@ -179,12 +179,22 @@ func (p *Plan) ShadowsApart() Shadows {
 
 // buildShadow is an actors.Spec.BuildShadow.
 func (p *Plan) buildShadow(rank int, s tensorops.Stream) (*stages.Shadow, error) {
-	o, stage := p.StageOptions(p.stageOf(rank)), p.stageOf(rank)
-	if n := p.grid.TensorSize(stage); n > 1 { // it has the rank's part of each matrix, and sends nothing
-		o.Tensor = stages.TensorParallel{Group: tensorops.DryGroup{Place: p.grid.Coordinates(rank)[grid.Tensor], Members: n},
-			Sequence: p.sequence()}
+	return p.newShadow(p.stageOf(rank), s, p.optionsOf(rank, dryGroups{grid: p.grid}))
+}
+
+// dryGroups are the groups of a shadow, which has the rank's part of each parameter and sends nothing.
+type dryGroups struct {
+	NoGroups
+	grid *grid.Grid
+}
+
+// Of returns a rank's group along a dimension; nil: the rank is alone.
+func (g dryGroups) Of(rank int, d grid.Dimension) tensorops.Group {
+	ranks := g.grid.Group(rank, d)
+	if len(ranks) == 1 {
+		return nil
 	}
-	return p.newShadow(stage, s, o)
+	return tensorops.DryGroup{Place: slices.Index(ranks, rank), Members: len(ranks)}
 }
 
 func (p *Plan) newShadow(stage int, s tensorops.Stream, o stages.Options) (*stages.Shadow, error) {
@@ -204,7 +214,7 @@ const (
 // CheckShadowCost returns an error if shadows at these places are predicted to make a step more than 2 % slower. cores has the cores of
 // each rank's process.
 func (p *Plan) CheckShadowCost(s Shadows, sites []Site, cores []int) error {
-	trained, flops := p.Trained(), p.RankFLOPs()
+	flops := p.RankFLOPs()
 	tokens := float64(p.cfg.Batch.Sequences * p.cfg.Model.Context)
 	ranksIn := make(map[string]int)
 	for _, at := range sites {
@@ -222,8 +232,7 @@ func (p *Plan) CheckShadowCost(s Shadows, sites []Site, cores []int) error {
 		if sites[h].Host != sites[rank].Host {
 			lane = laneTLSNS
 		}
-		n := float64(trained[p.stageOf(rank)]) / float64(p.grid.TensorSize(p.stageOf(rank)))
-		cost = max(cost, n*(shadowNS+lane)*1e-9)
+		cost = max(cost, p.trainedOf(p.stageOf(rank))*(shadowNS+lane)*1e-9)
 	}
 	if cost > mostShadowed*step {
 		const text = "shadows are predicted to make a step of about %.3g s slower by %.1f %%, more than the %.0f %% that " +

@@ -61,6 +61,8 @@ func TestPlaceShadows(t *testing.T) {
 	}
 }
 
+func inExpertGroups() []string { return []string{"model.family=qwen3_moe", "parallel.expert=2"} }
+
 // TestHolder: a lost rank's state comes from a replica or a shadow that is not lost, or there is a reason why not.
 func TestHolder(t *testing.T) {
 	for _, c := range []struct {
@@ -77,6 +79,12 @@ func TestHolder(t *testing.T) {
 		{"no shadow", []string{"pipeline.stages=4"}, Shadows{Why: "there is one worker"}, []int{1}, "there is one worker"},
 		{"replica", []string{"parallel.data=2"}, Shadows{}, []int{1}, ""},
 		{"all replicas", []string{"parallel.data=2"}, Shadows{}, []int{0, 1}, "all ranks with the weights"},
+		{"expert groups", append(inExpertGroups(), "parallel.data=4"), Shadows{}, []int{0, 1}, ""},
+		{"all ranks with some experts", append(inExpertGroups(), "parallel.data=4"), Shadows{}, []int{1, 3},
+			"all ranks with the weights of rank 1 are lost: 1, 3"},
+		{"an expert group with shadows", append(inExpertGroups(), "parallel.data=2"), Shadows{At: []int{1, 0}}, []int{1}, ""},
+		{"an expert group without shadows", append(inExpertGroups(), "parallel.data=2"), Shadows{Why: "there is one worker"}, []int{1},
+			"there is one worker"},
 		{"zero", []string{"parallel.data=2", "parallel.zero=1"}, Shadows{}, []int{1}, "parallel.zero"},
 		{"zero without replicas", []string{"pipeline.stages=2"}, Shadows{At: []int{1, 0}}, []int{1}, ""},
 		{"narrow state", []string{"pipeline.stages=2", "optimizer.state_dtype=bfloat16"}, Shadows{At: []int{1, 0}}, []int{1},
@@ -250,7 +258,8 @@ func TestCheckRanks(t *testing.T) {
 
 // TestShadowBytes: a shadow with AdamW takes 16 bytes for each trained parameter: weight, two moments, and a gradient.
 func TestShadowBytes(t *testing.T) {
-	for _, sets := range [][]string{{"pipeline.stages=2"}, {"pipeline.stages=2", `model.freeze=["0"]`}, {"parallel.tensor=2"}} {
+	for _, sets := range [][]string{{"pipeline.stages=2"}, {"pipeline.stages=2", `model.freeze=["0"]`}, {"parallel.tensor=2"},
+		{"pipeline.stages=2", "model.family=gpt_oss", "parallel.data=4", "parallel.expert=4"}} {
 		p, err := gridPlan(t, sets...)
 		if err != nil {
 			t.Fatal(err)
@@ -268,8 +277,8 @@ func TestShadowBytes(t *testing.T) {
 			if want := 16 * shadow.Elements(); got < want || got > want+want/50+4096 {
 				t.Errorf("%v: the shadow of rank %d takes %d bytes, want %d", sets, rank, got, want)
 			}
-			if stage := p.stageOf(rank); p.grid.TensorSize(stage) == 1 && shadow.Elements() != p.Trained()[stage] {
-				t.Errorf("%v: the shadow of rank %d has %d parameters, want %d", sets, rank, shadow.Elements(), p.Trained()[stage])
+			if stage := p.stageOf(rank); p.grid.TensorSize(stage) == 1 && float64(shadow.Elements()) != p.trainedOf(stage) {
+				t.Errorf("%v: the shadow of rank %d has %d parameters, want %g", sets, rank, shadow.Elements(), p.trainedOf(stage))
 			}
 			if err := shadow.Close(); err != nil {
 				t.Error(err)

@@ -46,8 +46,8 @@ func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Sourc
 		s.Grid, s.Replicas, s.SplitState, s.FailGroups, s.GroupStatus = p.grid, replicas, p.cfg.Parallel.Zero > 0, groups.Fail, groups.Status
 		s.Slices, s.Way = p.sequence(), p.way()
 		s.Experts = p.expertParam
-		if p.cfg.Parallel.Zero == 0 && p.grid.Size(grid.Expert) == 1 {
-			s.Copies = func(rank int) []int { return p.grid.Group(rank, grid.Copies) }
+		if p.cfg.Parallel.Zero == 0 {
+			s.Copies = p.Twins
 		}
 		if n := p.grid.Positions(p.slices()); n > 1 {
 			s.Multiple = n
