@@ -2,6 +2,7 @@ package stages_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -27,6 +28,12 @@ var contextExperts = map[string]stages.Config{
 var withBiases = stages.Config{Family: stages.GPTOSS, Layers: 2, Hidden: 24, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 12, Context: 24,
 	Vocab: 19, RopeTheta: 1000, AttentionBias: true, Window: 7, Full: []int{1},
 	Experts: stages.ExpertConfig{Count: 4, PerToken: 2, Width: 12, Renormalize: true, AuxLossWeight: 1}}
+
+func withBiasesToo() map[string]stages.Config {
+	models := maps.Clone(contextExperts)
+	models["sinks and biases"] = withBiases
+	return models
+}
 
 // contextRouters are the gradients of the ranks of a context group, their losses, and the statistics of their routers.
 func contextRouters(t *testing.T, dev tensorops.Device, m *stages.Model, size int, o stages.Options, mbs []stages.Microbatch) (
@@ -135,11 +142,7 @@ func cutShort(mbs []stages.Microbatch, n int) (short, filled []stages.Microbatch
 // TestExpertsInContextGroups: in float64 ranks that share positions have the gradients of a model with experts, and the statistics of its
 // routers, to many digits: also of the balance loss, the z-loss and jitter, and if the grid adds positions to the microbatches.
 func TestExpertsInContextGroups(t *testing.T) {
-	models := map[string]stages.Config{"sinks and biases": withBiases}
-	for name, c := range contextExperts {
-		models[name] = c
-	}
-	for name, c := range models {
+	for name, c := range withBiasesToo() {
 		t.Run(name, func(t *testing.T) {
 			dev := ref.New()
 			t.Cleanup(dev.Close)
@@ -183,7 +186,7 @@ func TestExpertsInContextGroupsAgain(t *testing.T) {
 // TestExpertGroupsInContextGroups: expert groups that are cut from context groups and replicas have the bits of ranks with all experts,
 // whatever their size.
 func TestExpertGroupsInContextGroups(t *testing.T) {
-	for name, c := range contextExperts {
+	for name, c := range withBiasesToo() {
 		for kind, o := range map[string]stages.Options{"float32": {Seed: 5, Optimizer: adamw, Pack: true},
 			"bfloat16": {Seed: 5, Optimizer: stages.Optimizer{Name: stages.SGD, Momentum: 0.9}, BF16: true}} {
 			if raceDetector && kind == "bfloat16" {
