@@ -118,6 +118,27 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestStepsExperts: the operations of a step are those of a token's experts, of the shared one and of the router.
+func TestStepsExperts(t *testing.T) {
+	tempDir(t)
+	s, err := StartSteps(t.Context(), tiny("llama", "model.family=qwen2_moe", "model.ffn=24",
+		"model.experts=6", "model.experts_per_token=2", "model.expert_ffn=12", "model.shared_expert_ffn=20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.Info().GFLOPPerStep
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	const hidden, layers, tokens = 16, 2, 32
+	attention := 2*hidden*4*hidden + 4*hidden*8/2. // projections; products with half of the context
+	experts := 2*hidden*6 + 6*hidden*(2*12+20.)    // the router, two experts and the shared one
+	want := 3 * (layers*(attention+experts) + 2*hidden*40 + 2*hidden) * tokens / 1e9
+	if math.Abs(got-want) > 1e-9*want {
+		t.Errorf("a step has %v GFLOP, want %v", got, want)
+	}
+}
+
 // Whatever ends it, nothing is left behind.
 func TestStepsFail(t *testing.T) {
 	dir := tempDir(t)

@@ -26,6 +26,7 @@ type Steps struct {
 	run       *troupe.Run
 	heldBytes int64 // memory of the process before the run
 	done      int64 // steps
+	gflop     float64
 }
 
 // Load returns a configuration with the given keys set.
@@ -58,6 +59,11 @@ func StartSteps(ctx context.Context, load Load) (s *Steps, err error) {
 	if err := writeTokens(tokens, s.cfg); err != nil {
 		return s, err
 	}
+	p, err := s.Plan()
+	if err != nil {
+		return s, err
+	}
+	s.gflop = p.TokenFLOPs() * float64(s.tokens()) / 1e9
 	if s.run, err = troupe.Start(context.WithoutCancel(ctx), s.cfg, troupe.Options{}); err != nil {
 		return s, err
 	}
@@ -90,7 +96,7 @@ func (s *Steps) Info() StepsInfo {
 		Vocab:     i.Vocab,
 		Sequences: c.Batch.Sequences, Context: c.Model.Context, Microbatches: i.Microbatches, Schedule: i.Schedule, Stages: i.Stages,
 		Chunks: c.Pipeline.Chunks,
-		DType:  c.Device.DType, Threads: i.Threads, Kernels: i.Kernels, TokensPerStep: s.tokens(), GFLOPPerStep: s.gflop()}
+		DType:  c.Device.DType, Threads: i.Threads, Kernels: i.Kernels, TokensPerStep: s.tokens(), GFLOPPerStep: s.gflop}
 }
 
 // StepsInfo says what is measured.
@@ -111,17 +117,10 @@ type StepsInfo struct {
 	Threads       int     `json:"threads"`
 	Kernels       string  `json:"kernels"`
 	TokensPerStep int     `json:"tokens_per_step"`
-	GFLOPPerStep  float64 `json:"gflop_per_step"` // of the model's arithmetic, whatever is recomputed
+	GFLOPPerStep  float64 `json:"gflop_per_step"` // of the model's arithmetic, with a token's experts, whatever is recomputed
 }
 
 func (s *Steps) tokens() int { return s.cfg.Batch.Sequences * s.cfg.Model.Context }
-
-// gflop counts forward and backward; backward costs twice as much as forward.
-func (s *Steps) gflop() float64 {
-	m := sizes(s.cfg)
-	_, layer, head := m.FLOPs(m.Context)
-	return 3 * (float64(m.Layers)*layer + head) * float64(s.tokens()) / 1e9
-}
 
 // Run trains at least n steps. It returns their number and the duration from the first order to the last weight's update.
 func (s *Steps) Run(ctx context.Context, n int) (steps int, took time.Duration, err error) {
@@ -213,7 +212,7 @@ func (s *Steps) Measure(ctx context.Context, seconds float64) (StepsResult, erro
 	spent = sysinfo.CPUTime() - spent
 	return StepsResult{StepsInfo: s.Info(), Steps: int(s.done - from), MS: ms[0], HostCPUMS: milliseconds(spent) / float64(s.done-from),
 		TokensPerS: ms[0].per(1000 * float64(s.tokens())),
-		GFLOPS:     ms[0].per(1000 * s.gflop()), Memory: s.Memory()}, nil
+		GFLOPS:     ms[0].per(1000 * s.gflop), Memory: s.Memory()}, nil
 }
 
 // Memory is the memory of the process in bytes; 0: unknown. For a GPU it also has the peak of tensors in the GPU's memory, and
