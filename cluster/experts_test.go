@@ -9,13 +9,16 @@ import (
 // experts are keys of a model whose experts the ranks of a group share.
 var experts = []string{moe, "model.experts=4", "model.ffn=24"}
 
-// TestExpertGroups: ranks in several processes that share experts have figures and files that are bit-identical to those of one
-// process in which each rank has all experts, also if a run resumes with groups of another size.
+// globalBalance are keys of a balance loss for which replicas exchange loads in each backward pass.
+var globalBalance = []string{"model.load_balancing_type=global_aux_loss", "model.aux_loss_weight=0.1"}
+
+// TestExpertGroups: ranks in several processes that share experts, and the loads of their balance loss, have figures and files that are
+// bit-identical to those of one process in which each rank has all experts, also if a run resumes with groups of another size.
 func TestExpertGroups(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(4)...)
 	want, out := filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-	sets := slices.Concat(families["llama, untied"], experts, []string{"parallel.data=4"})
+	sets := slices.Concat(families["llama, untied"], experts, globalBalance, []string{"parallel.data=4"})
 	trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
 	for i, c := range [][]string{
 		{"parallel.expert=4"},

@@ -41,6 +41,8 @@ func TestReplace(t *testing.T) {
 			troupe.FromReplica},
 		{"ep2, shadows", slices.Concat(experts, []string{"parallel.data=2", "parallel.expert=2", "model.family=gpt_oss",
 			`cluster.shadow="on"`}), []int{1, 0}, troupe.FromShadow},
+		{"pp2 dp2, loads of experts", slices.Concat(experts, globalBalance, []string{"parallel.data=2", "pipeline.stages=2"}), nil,
+			troupe.FromReplica},
 		{"frozen, shadows", []string{"pipeline.stages=3", `model.freeze=["embed", "1-2"]`, `cluster.shadow="on"`}, []int{0, 1},
 			troupe.FromShadow},
 		{"frozen replicas", []string{"parallel.data=2", "pipeline.stages=2", `model.freeze=["1-2"]`}, nil, troupe.FromReplica},

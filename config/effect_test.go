@@ -22,6 +22,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"model.mtp_weight=0.1", "model.mtp_layers", nil, "0.3", []string{"model.mtp_layers=1"}},
 		{"model.aux_loss_weight=0.1", "model.experts", nil, "0.001", []string{"model.family=mixtral"}},
 		{"model.load_balancing_type=seq_aux_loss", "model.experts", nil, "aux_loss", []string{"model.family=mixtral"}},
+		{"model.load_balancing_type=global_aux_loss", "model.experts", nil, "aux_loss", []string{"model.family=mixtral"}},
 		{"model.z_loss_weight=0.1", "model.experts", nil, "0", []string{"model.family=mixtral"}},
 		{"model.input_jitter_eps=0.1", "model.experts", nil, "0", []string{"model.family=mixtral"}},
 		{"model.shared_expert_ffn=64", "model.family", []string{"model.family=qwen3_moe"}, "0", []string{"model.family=qwen2_moe"}},

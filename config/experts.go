@@ -16,10 +16,17 @@ const (
 const (
 	MicrobatchBalance = "aux_loss"
 	SequenceBalance   = "seq_aux_loss"
+	GlobalBalance     = "global_aux_loss"
 )
 
 // usualBiasRate is the default of model.router_bias_update_rate in a family with biases, that of DeepSeek-V3 and of Megatron-Core.
 const usualBiasRate = 0.001
+
+// BalancesGlobally reports whether the balance loss has the loads of the step's tokens. Replicas then wait for each other in each
+// backward pass, but not in a validation.
+func (c *Config) BalancesGlobally() bool {
+	return c.Model.LoadBalancingType == GlobalBalance && c.Model.AuxLossWeight > 0
+}
 
 // resolveExperts sets the keys of experts that were not given.
 func (c *Config) resolveExperts() {

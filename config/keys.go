@@ -153,8 +153,8 @@ type Model struct {
 	TopKGroup int `toml:"topk_group"`
 	// Weight of the loss that balances the experts' loads, added to the main loss; 0: none. Default: 0.001.
 	AuxLossWeight float64 `toml:"aux_loss_weight"`
-	// What that loss balances: "aux_loss", a microbatch's tokens, or "seq_aux_loss", a sequence's.
-	// Default: "aux_loss".
+	// The tokens whose loads that loss balances. "aux_loss": those of a microbatch; "seq_aux_loss": of a sequence; "global_aux_loss": of
+	// the step's microbatches so far, on all replicas. Default: "aux_loss".
 	LoadBalancingType string `toml:"load_balancing_type"`
 	// Step of the biases that balance loads without a loss; 0: they stay. After each update the bias of an expert with fewer
 	// tokens than the mean goes up by it, and that of one with more goes down. For deepseek_v3. Default: 0.001 for deepseek_v3 without

@@ -77,7 +77,7 @@ var schema = []field{
 	{key: "model.n_group", example: "4", unit: "groups", check: whole(0, stages.MaxExperts), shape: true},
 	{key: "model.topk_group", example: "2", unit: "groups", check: whole(0, stages.MaxExperts), shape: true},
 	{key: "model.aux_loss_weight", example: "0.001", unit: "factor", check: number(0, maxMTPWeight)},
-	{key: "model.load_balancing_type", example: `"seq_aux_loss"`, check: among(MicrobatchBalance, SequenceBalance)},
+	{key: "model.load_balancing_type", example: `"seq_aux_loss"`, check: among(MicrobatchBalance, SequenceBalance, GlobalBalance)},
 	{key: "model.router_bias_update_rate", example: "0.001", unit: noUnit, check: number(0, 1)},
 	{key: "model.z_loss_weight", example: "0.001", unit: "factor", check: number(0, maxMTPWeight)},
 	{key: "model.input_jitter_eps", example: "0.01", unit: "factor", check: numberBelow(0, 1)},

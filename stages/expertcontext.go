@@ -36,7 +36,7 @@ func (f *expertFFN) beginCount(c *pass, s *expertState) {
 	if c.mb.Extra > 0 {
 		n.experts = c.withoutExtra(s.experts)
 	}
-	if c.stage.opts.Context.size() <= 1 {
+	if c.stage.opts.Context.size() <= 1 || f.spec.balancesGlobally() { // see beginLoads, whose ranks include these
 		return
 	}
 	n.loads = c.Alloc(tensorops.Float32, max(f.spec.route(c.mb.Sequences).Sequences, 1), f.spec.count)

@@ -174,6 +174,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	offsets, sources := s.rowOffsets()
 	o.Sources = sources
 	f.beginCount(c, s)
+	loads := f.beginLoads(c, s)
 	sent, weights, bias, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginBias(c), f.beginNorm(c, s, norm)
 	meanwhile := f.hidesBehindShared(c)
 	if meanwhile {
@@ -218,6 +219,7 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	losses, logits := c.lossesOnce(f.routeGrad(c, s), s.logits)
 	c.RouteGrad(s.dlogits, dweights, s.scores, s.choices(), s.offsets, logits, losses)
 	c.Free(dweights)
+	f.endLoads(c, s, loads)
 	dn := c.sumOf(x, 2)
 	c.Combine(dn, back.came, s.places, tensorops.Tensor{})
 	c.Free(back.came)

@@ -36,7 +36,7 @@ type ExpertConfig struct {
 	// sigmoids divided by their sum: PerToken if all experts have equal loads. The balance loss of a microbatch is the mean over the
 	// layers with experts,
 	// weighted by its tokens. Transformers has one loss over all layers, with the means of f and P over them, which layers in
-	// different stages cannot share; with one layer of experts the two are the same.
+	// different stages cannot share; with one layer of experts the two are the same. BalanceConfig has other forms of f.
 	AuxLossWeight float64 `json:",omitempty"`
 }
 
@@ -106,6 +106,7 @@ type expertSpec struct {
 	sharedGate             bool
 	balance, zLoss         float64 // weights of this layer's balance loss and z-loss
 	bySequence             bool    // the balance loss is that of each sequence
+	global                 bool    // it has the loads of the step: see BalanceConfig.Global
 	biasRate               float64
 	jitter                 site
 }
@@ -119,7 +120,7 @@ func (c Config) expertLayer(i int, l *layerSpec) {
 	layers := float64(max(1, x.layers(c.Layers)+c.MTPLayers))
 	l.experts = expertSpec{count: x.Count, perToken: x.PerToken, width: x.Width, renormalize: x.Renormalize, router: x.Router,
 		sharedWidth: x.SharedWidth, sharedGate: x.SharedGate, balance: x.AuxLossWeight / layers, zLoss: x.Balance.ZLossWeight / layers,
-		bySequence: x.Balance.BySequence, biasRate: x.Balance.BiasRate, jitter: jitterSite(i, x.Balance.Jitter)}
+		bySequence: x.Balance.BySequence, global: x.Balance.Global, biasRate: x.Balance.BiasRate, jitter: jitterSite(i, x.Balance.Jitter)}
 }
 
 // route returns the options of the router's forward, and those of its statistics over a number of sequences.
@@ -136,7 +137,9 @@ func (x expertSpec) route(sequences int) tensorops.RouteOpts {
 // is that of rows·balance·E·Σ f[e]·P[e], of all rows or of those of each sequence, and that of the z-loss is of zLoss·Σ lse².
 func (x expertSpec) routeGrad(rows, sequences int) tensorops.RouteOpts {
 	o := x.route(sequences)
-	o.Balance = x.balance * float64(x.count) / float64(max(rows/max(o.Sequences, 1), 1))
+	if !x.global { // or else endLoads adds it
+		o.Balance = x.balance * float64(x.count) / float64(max(rows/max(o.Sequences, 1), 1))
+	}
 	o.ZLoss = x.zLoss
 	return o
 }

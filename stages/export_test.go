@@ -2,6 +2,7 @@ package stages
 
 import (
 	"math"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -46,6 +47,16 @@ func (s *Stage) balance(f *inFlight) (sum float64) {
 		for pair, e := range experts {
 			loads[pair*runs/len(experts)*n+int(e)]++
 		}
+		if x.spec.global { // with those of the microbatches before, as if they were of this one's rows
+			all := 0.0
+			for e, before := range tensorops.Elements[float64](s.loads[x]) {
+				loads[e] += before
+				all += loads[e]
+			}
+			for e := range loads {
+				loads[e] *= float64(len(experts)) / all
+			}
+		}
 		for row := range rows {
 			total, lse := 0.0, 0.0
 			for e := range n {
@@ -63,6 +74,28 @@ func (s *Stage) balance(f *inFlight) (sum float64) {
 		}
 	}
 	return sum
+}
+
+// Routed is what a router has chosen for a microbatch.
+type Routed struct {
+	Layer, PerRow int
+	Scores        []float32
+	Experts       []int32
+}
+
+// Routes are those of a microbatch whose backward has not begun.
+func (s *Stage) Routes(chunk, index int) (all []Routed) {
+	_, f := s.find(chunk, index)
+	for i, l := range s.model.layers {
+		if b, ok := l.(*block); ok {
+			if x, ok := b.ffn.(*expertFFN); ok {
+				st := f.states[i].(*blockState).ffn.(*expertState)
+				all = append(all, Routed{i, x.spec.perToken, slices.Clone(tensorops.Elements[float32](st.scores)),
+					slices.Clone(tensorops.Elements[int32](st.experts))})
+			}
+		}
+	}
+	return all
 }
 
 // DepthLoss is the loss of one depth of multi-token prediction, and its targets.

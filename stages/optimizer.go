@@ -104,6 +104,7 @@ func (s *Stage) GradNorms(l *tensorops.List) {
 	}
 	s.addReplicas(l)
 	s.sumExperts(l)
+	s.clearLoads(l)
 	for i, h := range s.local {
 		if !h.param.descends() {
 			continue
@@ -253,6 +254,7 @@ func (s *Stage) updateFrom(l *tensorops.List, u Update, h *localParam, w tensoro
 func (s *Stage) ClearGrads(l *tensorops.List) {
 	s.clearWhole(l)
 	s.clearRows(l)
+	s.clearLoads(l)
 }
 
 // clearWhole clears the whole gradients, one for each parameter.

@@ -25,7 +25,7 @@ func (s *Stage) Reset(l *tensorops.List) {
 		h.others = h.others[:0]
 	}
 	for _, t := range s.routed {
-		l.Fill(t.sums, 0)
+		t.clear(l)
 	}
 	s.flat.summing = s.flat.summing[:0]
 	s.clearDone()

@@ -31,7 +31,7 @@ func TestReset(t *testing.T) {
 		{"bfloat16", []int{1, 3}, []int{0, 1, 0}, false, true, true, false},
 		{"brief", []int{1, 4}, []int{0, 1, 2}, false, false, false, true},
 	} {
-		for _, cfg := range append(slices.Clone(families), mtpFamily) {
+		for _, cfg := range append(slices.Clone(families), mtpFamily, globalFamily) {
 			cfg.Dropout = 0.1
 			t.Run(cfg.Family+", "+c.name, func(t *testing.T) {
 				m := newModel(t, cfg)

@@ -28,6 +28,11 @@ type BalanceConfig struct {
 	BiasRate float64 `json:",omitempty"`
 	// BySequence computes the balance loss for each sequence by itself, not over the tokens of a microbatch.
 	BySequence bool `json:",omitempty"`
+	// Global takes the f of the balance loss from more tokens: those of this microbatch and of the step's earlier ones, on all
+	// replicas. With n[e] pairs of one of them and expert e, and k experts of a token, f[e] is k·n[e]/Σ n. P stays that of the
+	// microbatch. The microbatches' input gradients must be recorded in ascending order, and all replicas must record the same number.
+	// (Qiu et al. 2025, arXiv 2501.11873; Megatron-Core's global_aux_loss.)
+	Global bool `json:",omitempty"`
 	// ZLossWeight is the weight of the mean over tokens and layers of lse², with lse the logarithm of the sum of the exponentials of a
 	// router's logits (Zoph et al. 2022, arXiv 2202.08906).
 	ZLossWeight float64 `json:",omitempty"`
@@ -83,6 +88,9 @@ func (b BalanceConfig) check() error {
 		if !(v >= 0) || math.IsInf(v, 1) {
 			return fmt.Errorf("%w: the %s is %g: it must be 0 or more", ErrModel, name, v)
 		}
+	}
+	if b.BySequence && b.Global {
+		return fmt.Errorf("%w: the balance loss cannot be both that of each sequence and that of the whole step: choose one", ErrModel)
 	}
 	if !(b.Jitter >= 0 && b.Jitter < 1) {
 		return fmt.Errorf("%w: the jitter of the routers' input is %g: it must be at least 0 and below 1", ErrModel, b.Jitter)

@@ -18,6 +18,9 @@ type routerTotals struct {
 	layer int
 	sums  tensorops.Tensor // see tensorops.RouteStats
 	host  []float64
+	// With BalanceConfig.Global: the balance loss, which sums has only for the loads of each microbatch.
+	global     tensorops.Tensor
+	globalHost [1]float64
 }
 
 // allocateRouters allocates the statistics of the routers on this rank.
@@ -34,6 +37,10 @@ func (s *Stage) allocateRouters(l *tensorops.List) {
 		n := tensorops.RouteCounts + f.spec.count
 		t := &routerTotals{layer: i, sums: l.Alloc(tensorops.Float64, n), host: make([]float64, n)}
 		l.Fill(t.sums, 0)
+		if f.spec.balancesGlobally() {
+			t.global = l.Alloc(tensorops.Float64, 1)
+			l.Fill(t.global, 0)
+		}
 		if s.routers == nil {
 			s.routers = make(map[*expertFFN]*routerTotals)
 		}
@@ -47,7 +54,10 @@ func (s *Stage) allocateRouters(l *tensorops.List) {
 func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 	for _, t := range s.routed {
 		l.Fetch(tensorops.HostBytes(t.host), t.sums)
-		l.Fill(t.sums, 0)
+		if t.global.Valid() {
+			l.Fetch(tensorops.HostBytes(t.globalHost[:]), t.global)
+		}
+		t.clear(l)
 	}
 	if s.opts.Tensor.rank() > 0 { // the ranks of a tensor group route the same tokens
 		return func() []RouterStats { return nil }
@@ -55,13 +65,29 @@ func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 	return func() (all []RouterStats) {
 		for _, t := range s.routed {
 			if t.host[tensorops.RouteRows] > 0 {
-				all = append(all, RouterStats{Layer: t.layer, Rows: t.host[tensorops.RouteRows], AuxLoss: t.host[tensorops.RouteBalance],
+				all = append(all, RouterStats{Layer: t.layer, Rows: t.host[tensorops.RouteRows], AuxLoss: t.balance(),
 					Entropy: t.host[tensorops.RouteEntropy], ZLoss: t.host[tensorops.RouteZ],
 					Counts: append([]float64(nil), t.host[tensorops.RouteCounts:]...)})
 			}
 		}
 		return all
 	}
+}
+
+// clear ends the statistics of a step.
+func (t *routerTotals) clear(l *tensorops.List) {
+	l.Fill(t.sums, 0)
+	if t.global.Valid() {
+		l.Fill(t.global, 0)
+	}
+}
+
+// balance returns the fetched balance loss.
+func (t *routerTotals) balance() float64 {
+	if t.global.Valid() {
+		return t.globalHost[0]
+	}
+	return t.host[tensorops.RouteBalance]
 }
 
 // count adds a microbatch to the statistics of the layer's router, and its loads to those that move the router's bias. Weight gradients

@@ -116,6 +116,7 @@ type Stage struct {
 	normsT      tensorops.Tensor // [len(local)] float64 on the device
 	routers     map[*expertFFN]*routerTotals
 	routed      []*routerTotals // the same in the model's order
+	loads       loadSums        // of routers that balance globally
 	turn        *turn           // of the pass that Together records now; nil: there is none
 }
 
@@ -335,6 +336,7 @@ func (s *Stage) allocate() error {
 		s.norms = make([]float64, len(s.local))
 		s.normsT = l.Alloc(tensorops.Float64, len(s.local))
 		s.allocateRouters(l)
+		s.allocateLoads(l)
 	}
 	if s.opts.Pack {
 		s.allocatePacked(l)

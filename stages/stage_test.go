@@ -220,7 +220,7 @@ func microbatches(c stages.Config, step int64, sequences, per int) []stages.Micr
 // The same bits however the layers are cut, whether chunks share a rank, with
 // B or with I and W, with any recomputation, and for any number of threads.
 func TestLayoutChangesNoBit(t *testing.T) {
-	for _, cfg := range families {
+	for _, cfg := range append(slices.Clone(families), globalFamily) {
 		m := newModel(t, cfg)
 		type result struct{ loss, norm float64 }
 		train := func(threads int, cuts []int, oneRank, split bool, recompute func(i int) bool) (rs []result) {

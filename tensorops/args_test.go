@@ -378,6 +378,10 @@ func recordExperts(c args, f, ids func(dims ...int) Tensor) {
 	move := RouteBiasArgs{Bias: f(3), Counts: f(3), Rate: 2}
 	l.RouteBias(move.Bias, move.Counts, move.Rate)
 	recorded(c, KindRouteBias, (*Op).RouteBias, move)
+	loads := BalanceLoadsArgs{DLogits: f(4, 3), Sum: l.Alloc(Float64, 1), Scores: f(4, 3), Experts: ids(4, 2), Loads: f(3),
+		BalanceOpts: BalanceOpts{Sigmoid: true, Weight: 3}}
+	l.BalanceLoads(loads.DLogits, loads.Sum, loads.Scores, loads.Experts, loads.Loads, loads.BalanceOpts)
+	recorded(c, KindBalanceLoads, (*Op).BalanceLoads, loads)
 	gate := RowGateArgs{Y: f(4, 5), X: f(4, 5), Gate: f(4)}
 	l.RowGate(gate.Y, gate.X, gate.Gate)
 	recorded(c, KindRowGate, (*Op).RowGate, gate)

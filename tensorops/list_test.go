@@ -167,6 +167,7 @@ func TestListErrors(t *testing.T) {
 		{"counts of runs that do not divide the rows", func() { l.RouteCount(f(3, 4), i(4, 2)) }},
 		{"counts of fewer experts than a row has", func() { l.RouteCount(f(2), i(4, 3)) }},
 		{"a bias of other experts", func() { l.RouteBias(f(3), f(4), 1) }},
+		{"loads of other experts", func() { l.BalanceLoads(f(4, 3), none, f(4, 3), i(4, 2), f(4), tensorops.BalanceOpts{}) }},
 		{"gates of other rows", func() { l.RowGate(f(4, 5), f(4, 5), f(5)) }},
 		{"gradients of gates of other rows", func() { l.RowGateGrad(f(4, 5), f(3), f(4, 5), f(4, 5), f(4)) }},
 		{"rows too few for their places", func() { l.Dispatch(f(7, 5), f(4, 5), i(4, 2)) }},

@@ -58,6 +58,7 @@ const (
 	KindRouteStats
 	KindRouteCount
 	KindRouteBias
+	KindBalanceLoads
 	KindRowGate
 	KindRowGateGrad
 	KindDispatch
@@ -137,6 +138,7 @@ var kinds = [numKinds]struct{ name, operands string }{
 	KindRouteStats:           {"route_stats", "stats scores experts offsets logits loads"},
 	KindRouteCount:           {"route_count", "counts experts"},
 	KindRouteBias:            {"route_bias", "bias counts"},
+	KindBalanceLoads:         {"balance_loads", "dlogits sum scores experts loads"},
 	KindRowGate:              {"row_gate", "y x gate"},
 	KindRowGateGrad:          {"row_gate_grad", "dx dgate dy x gate"},
 	KindDispatch:             {"dispatch", "rows x places"},

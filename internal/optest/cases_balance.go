@@ -31,6 +31,7 @@ func balanceCases() []Case {
 			}
 		}},
 	}
+	cases = append(cases, Case{"balance_loads/shapes", tensorops.KindBalanceLoads, balanceLoads})
 	cases = append(cases, eitherType([]Case{
 		{"row_gate/shapes", tensorops.KindRowGate, func(b *builder) {
 			for _, s := range shapes {
@@ -59,6 +60,32 @@ func balanceCases() []Case {
 		cases = append(cases, eitherType(jitterCases(p))...)
 	}
 	return cases
+}
+
+// balanceLoads has loads that are not those of the rows. Without any there is no gradient, and no loss.
+func balanceLoads(b *builder) {
+	for _, s := range routes {
+		for _, sigmoid := range []bool{false, true} {
+			for _, most := range []int{11, 1} {
+				loads := make([]float32, s[1])
+				for e := range loads {
+					loads[e] = float32((7*e + 3) % most)
+				}
+				to, dlogits, sum := b.route(b.single(s[0], s[1]), none, s[2], tensorops.RouteOpts{Sigmoid: sigmoid}), b.single(s[0], s[1]),
+					b.garbage64(1)
+				b.Fill(sum, 1)
+				o := tensorops.BalanceOpts{Sigmoid: sigmoid, Weight: 0.3}
+				b.BalanceLoads(dlogits, sum, to.scores, to.experts, b.floats(loads, s[1]), o)
+				b.check(dlogits, "dlogits of %v, sigmoids %v, loads below %d", s, sigmoid, most).scaled(1)
+				b.check(sum, "sum of %v, sigmoids %v, loads below %d", s, sigmoid, most)
+				if s[0] > 1 { // a row that is left out
+					b.Fill(to.experts.RowRange(1, 2), -1)
+				}
+				b.BalanceLoads(dlogits, none, to.scores, to.experts, b.floats(loads, s[1]), o)
+				b.check(dlogits, "dlogits of %v, sigmoids %v, without a sum", s, sigmoid).scaled(1)
+			}
+		}
+	}
 }
 
 func jitterCases(p float64) []Case {

@@ -75,6 +75,7 @@ var tolerances = map[tensorops.Kind]float64{
 	tensorops.KindRoute:                4,
 	tensorops.KindRouteGrad:            4,
 	tensorops.KindRouteStats:           4, // of float32 scores
+	tensorops.KindBalanceLoads:         4,
 	tensorops.KindDispatch:             0,
 	tensorops.KindCombine:              2,
 	tensorops.KindWeighRows:            2,

@@ -17,7 +17,7 @@ func expertConfig(m config.Model, out *stages.ExpertConfig, loaded bool) {
 	}
 	out.AuxLossWeight = m.AuxLossWeight
 	out.Balance = stages.BalanceConfig{BiasRate: m.RouterBiasUpdateRate, BySequence: m.LoadBalancingType == config.SequenceBalance,
-		ZLossWeight: m.ZLossWeight, Jitter: m.InputJitterEps}
+		Global: m.LoadBalancingType == config.GlobalBalance, ZLossWeight: m.ZLossWeight, Jitter: m.InputJitterEps}
 	if !loaded {
 		out.Dense = stages.DenseLayers(m.Layers, m.FirstKDenseReplace, m.DecoderSparseStep)
 	}

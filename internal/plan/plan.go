@@ -191,6 +191,9 @@ func (p *Plan) make(sizes stages.Config) error {
 		return err
 	}
 	p.checkSteps()
+	if err := p.checkLoads(); err != nil {
+		return err
+	}
 	if err := p.checkZero(); err != nil { // of copies with other settings
 		return err
 	}

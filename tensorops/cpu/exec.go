@@ -172,6 +172,8 @@ func (x *exec) do(op *tensorops.Op) error {
 		return x.routeCount()
 	case tensorops.KindRouteBias:
 		return x.routeBias()
+	case tensorops.KindBalanceLoads:
+		return x.balanceLoads()
 	case tensorops.KindRowGate:
 		return x.overRows(op.RowGate().X, rowGate)
 	case tensorops.KindRowGateGrad:

@@ -86,7 +86,7 @@ func newDevice(t *testing.T, path string, o Options) *Device {
 var refused = []tensorops.Kind{tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats,
 	tensorops.KindRouteCount, tensorops.KindRouteBias, tensorops.KindRowGate, tensorops.KindRowGateGrad, tensorops.KindJitter,
 	tensorops.KindDispatch, tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
-	tensorops.KindGroupedColSum, tensorops.KindWeighBias,
+	tensorops.KindGroupedColSum, tensorops.KindWeighBias, tensorops.KindBalanceLoads,
 	tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill}
 
 // TestRowFactors: a loss whose rows have factors of their own is refused, never computed without them.

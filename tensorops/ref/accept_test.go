@@ -230,7 +230,15 @@ var recordings = map[tensorops.Kind]func(o operands, n, c int){
 		o.l.RouteCount(o.f(runs, c), o.i(runs*n, 1+o.size("k")))
 	},
 	tensorops.KindRouteBias: func(o operands, _, c int) { o.l.RouteBias(o.f(c), o.f(c), float64(o.number(1))) },
-	tensorops.KindRowGate:   func(o operands, n, c int) { o.l.RowGate(o.f(n, c), o.f(n, c), o.f(n)) },
+	tensorops.KindBalanceLoads: func(o operands, n, c int) {
+		sum := none
+		if rapid.Bool().Draw(o.t, "sum") {
+			sum = o.d(1)
+		}
+		o.l.BalanceLoads(o.f(n, c), sum, o.f(n, c), o.i(n, 1+o.size("k")), o.f(c),
+			tensorops.BalanceOpts{Sigmoid: rapid.Bool().Draw(o.t, "sigmoid"), Weight: float64(o.number(2))})
+	},
+	tensorops.KindRowGate: func(o operands, n, c int) { o.l.RowGate(o.f(n, c), o.f(n, c), o.f(n)) },
 	tensorops.KindRowGateGrad: func(o operands, n, c int) {
 		o.l.RowGateGrad(o.f(n, c), o.f(n), o.f(n, c), o.f(n, c), o.f(n))
 	},

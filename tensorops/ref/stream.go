@@ -190,6 +190,8 @@ func compute(op *tensorops.Op) error {
 		routeCount(op)
 	case tensorops.KindRouteBias:
 		routeBias(op)
+	case tensorops.KindBalanceLoads:
+		balanceLoads(op)
 	case tensorops.KindRowGate:
 		rowGate(op)
 	case tensorops.KindRowGateGrad:

@@ -123,7 +123,7 @@ func skipped(c optest.Case, blas bool) bool {
 	case tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats, tensorops.KindDispatch,
 		tensorops.KindRouteCount, tensorops.KindRouteBias, tensorops.KindRowGate, tensorops.KindRowGateGrad, tensorops.KindJitter,
 		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
-		tensorops.KindGroupedColSum, tensorops.KindWeighBias,
+		tensorops.KindGroupedColSum, tensorops.KindWeighBias, tensorops.KindBalanceLoads,
 		tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill:
 		return true
 	case tensorops.KindRoPE:
