@@ -294,9 +294,11 @@ func (s *Spec) epochs(step int64) float64 {
 func (s *Spec) sharers() int {
 	n := 1
 	if s.Grid != nil {
-		n = s.Grid.Size(grid.Tensor) * s.Grid.Size(grid.Expert)
+		n = s.Grid.Size(grid.Tensor)
 		if s.SplitState {
-			n *= s.Grid.Size(grid.Copies)
+			n *= s.Grid.Size(grid.Copies) // of experts, the ranks of all groups
+		} else {
+			n *= s.Grid.Size(grid.Expert)
 		}
 	}
 	return n

@@ -13,7 +13,8 @@ var experts = []string{moe, "model.experts=4", "model.ffn=24"}
 var globalBalance = []string{"model.load_balancing_type=global_aux_loss", "model.aux_loss_weight=0.1"}
 
 // TestExpertGroups: ranks in several processes that share experts, and the loads of their balance loss, have figures and files that are
-// bit-identical to those of one process in which each rank has all experts, also if a run resumes with groups of another size.
+// bit-identical to those of one process in which each rank has all experts, also if a run resumes with groups of another size
+// or with ZeRO.
 func TestExpertGroups(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(4)...)
@@ -23,6 +24,7 @@ func TestExpertGroups(t *testing.T) {
 	for i, c := range [][]string{
 		{"parallel.expert=4"},
 		{"parallel.expert=2", "pipeline.stages=2", "pipeline.schedule=1f1b", "parallel.expert_overlap=true"},
+		{"parallel.expert=2", "parallel.zero=3"},
 	} {
 		if raceDetector && i > 0 {
 			break

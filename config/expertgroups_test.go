@@ -18,13 +18,21 @@ func TestExpertGroups(t *testing.T) {
 			t.Fatalf("%q: %v", sets, err)
 		}
 	}
+	for _, sets := range [][]string{{"parallel.zero=3"}, {"parallel.zero=2", "parallel.expert=2", "parallel.expert_overlap=true"}} {
+		if err := parse(sets...); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := parse("parallel.zero=3", "parallel.expert_overlap=true"); err == nil || !strings.Contains(err.Error(), "parallel.zero") ||
+		!strings.Contains(err.Error(), "parallel.expert_overlap = true lets two passes take turns") {
+		t.Errorf("error %v", err)
+	}
 	for _, c := range []struct{ set, want string }{
 		{"parallel.expert=3", "the 4 ranks with the same layers"},
 		{"parallel.expert=0", "parallel.expert"},
 		{"model.family=qwen3", "the model has no experts"},
 		{"model.experts=6", "does not divide"},
 		{"batch.sequences=6", "equally many microbatches"},
-		{"parallel.zero=1", "ZeRO"},
 		{"pipeline.post_validation=true", "post_validation"},
 		{"optimizer.state_dtype=int8", "state_dtype"},
 	} {

@@ -482,7 +482,8 @@ type Parallel struct {
 	Expert int `toml:"expert"`
 	// Ranks that share a layer also share its positions, in norms, dropout and between stages. Default: false.
 	Sequence bool `toml:"sequence"`
-	// ZeRO level; 1: replicas share the optimizer state; 2: gradients, too; 3: weights, too. Default: 0.
+	// ZeRO level; 1: replicas share the optimizer state; 2: gradients, too; 3: weights, too. With parallel.expert, the ranks with the same
+	// experts share those of the experts. Default: 0.
 	Zero int `toml:"zero"`
 	// Run collectives while the device computes. To measure them, set it to false: ranks then wait for each one. Default: true.
 	Overlap bool `toml:"overlap"`

@@ -44,7 +44,7 @@ func (s *Stage) stateOf(param, part string) (tensorops.Tensor, error) {
 	if part != "" && !t.Valid() {
 		return none, fmt.Errorf("%w: the state of %s: the optimizer keeps no part %q", ErrInput, param, part)
 	}
-	if s.opts.Data.splits() || h.blocks != nil || t.DType() != tensorops.Float32 {
+	if s.splits(h.param) || h.blocks != nil || t.DType() != tensorops.Float32 {
 		return none, fmt.Errorf("%w: the state of %s: this rank has only a part of it, or not in float32", ErrInput, param)
 	}
 	return t, nil

@@ -17,6 +17,8 @@ type DataParallel struct {
 	// microbatch on (ZeRO-2). With 3, it also keeps only its part of the weights, and gathers a
 	// layer's weights while it computes (ZeRO-3). Then all ranks must record the same passes in the
 	// same order. Zero changes no bit of the result.
+	//
+	// Of the experts of an expert group, the ranks of ExpertParallel.Copies share these things instead: only they have the same ones.
 	Zero int
 	// WholeGrads keeps gradients whole with ZeRO-3, if sharing them would save nothing.
 	WholeGrads bool
@@ -47,34 +49,3 @@ func (d DataParallel) rank() int {
 	}
 	return d.Group.Rank()
 }
-
-// ownPart returns the range [from, to) of a parameter's elements whose norm this rank computes, and
-// that it updates under ZeRO. Each rank has its share of each parameter, so the sum of all norms
-// does not depend on where the parameter is. Without replicas the range covers all elements.
-func (s *Stage) ownPart(p *Param) (from, to int) {
-	rank, _ := s.copyOf(p)
-	return s.partOf(p, rank)
-}
-
-func (s *Stage) partOf(p *Param, rank int) (from, to int) {
-	if p.experts && !s.opts.Data.splits() && (s.divided(p) || !s.blockedState()) {
-		return s.expertPart(p, rank)
-	}
-	n, each := p.Len(), s.partLen(p)
-	return min(rank*each, n), min((rank+1)*each, n)
-}
-
-// partLen returns the number of elements of a part; parts at a parameter's end may have fewer, or
-// none. Blocks of the optimizer state are whole in a part, also without ZeRO: the norms have the same
-// parts.
-func (s *Stage) partLen(p *Param) int {
-	size := s.opts.Data.size()
-	each := (p.Len() + size - 1) / size
-	if s.blockedState() {
-		each = tensorops.StateScales(each) * tensorops.StateBlock
-	}
-	return each
-}
-
-// blockedState reports whether the numbers of the optimizer state have a scale for each block.
-func (s *Stage) blockedState() bool { return s.opts.Optimizer.State == tensorops.Uint8 }

@@ -73,8 +73,9 @@
 //
 // DataParallel.Zero shares more: 1 the optimizer state (zero.go), 2 also the gradients
 // (zerograds.go), 3 also the weights (zeroweights.go). A rank's part of a parameter is the range of
-// elements whose norm it computes anyway, so Zero does not change any bit. With 3 each pass needs
-// all replicas, so all of them record the same passes, also in validation.
+// elements whose norm it computes anyway (partition.go), so Zero does not change any bit. With 3 each
+// pass needs all replicas, so all of them record the same passes, also in validation. Of experts that
+// ranks share (Options.Experts), only the ranks with the same ones share these things (expertzero.go).
 //
 // # Dimensions
 //

@@ -22,7 +22,7 @@ func (s *Stage) startAverages(l *tensorops.List) {
 		w := h.w
 		if from, to := s.ownPart(h.param); h.splitsWeight {
 			w = s.ownWeight(h)
-		} else if s.opts.Data.splits() {
+		} else if s.splits(h.param) {
 			w = within(h.w, from, to)
 		}
 		l.Copy(h.ema, w)

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -69,8 +70,8 @@ func (o *Options) checkExpertGroups() error {
 	case x.size()*copies != o.Data.size():
 		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(),
 			o.Data.size())
-	case o.Data.splits():
-		return fmt.Errorf("%w: expert groups do not divide the optimizer state as ZeRO does", ErrModel)
+	case o.Data.splitsWeights() && x.Overlap:
+		return fmt.Errorf("%w: two passes of ranks that share experts take turns, but ZeRO-3 gathers weights for one at a time", ErrModel)
 	}
 	return nil
 }
@@ -94,40 +95,42 @@ func (m *Model) cutExperts(u use) use {
 // divided reports whether the ranks of an expert group have different parts of a parameter.
 func (s *Stage) divided(p *Param) bool { return p.experts && s.opts.Experts.size() > 1 }
 
+// copiesOf returns the ranks with the same numbers of a parameter, of which this is one; nil: there is no other.
+func (s *Stage) copiesOf(p *Param) tensorops.Group { return s.copiesIn(s.divided(p)) }
+
+// copiesIn is copiesOf for divided parameters, or for all others.
+func (s *Stage) copiesIn(divided bool) tensorops.Group {
+	if divided {
+		return s.opts.Experts.Copies
+	}
+	return s.opts.Data.Group
+}
+
 // copyOf returns this rank's place among the ranks with the same numbers of a parameter, and how many there are.
 func (s *Stage) copyOf(p *Param) (rank, size int) {
-	if !s.divided(p) {
-		return s.opts.Data.rank(), s.opts.Data.size()
-	}
-	if g := s.opts.Experts.Copies; g != nil {
+	if g := s.copiesOf(p); g != nil {
 		return g.Rank(), g.Size()
 	}
 	return 0, 1
 }
 
-// expertPart returns the range of the elements of experts' matrices whose norm a rank computes. All ranks of DataParallel together
-// have the same ranges whatever the size of the expert groups: a group of E ranks with M copies has E·M of them.
-func (s *Stage) expertPart(p *Param, rank int) (from, to int) {
-	_, size := s.copyOf(p)
-	part := func(i int) int { return int(int64(i) * int64(p.Len()) / int64(size)) }
-	return part(rank), part(rank + 1)
-}
-
 // expertGrads are the gradients of divided parameters: those of the tokens of each rank of the group, one after another in one
 // piece of memory for each rank.
 type expertGrads struct {
-	of []tensorops.Tensor // by rank; shape: flatShape
-	n  int                // elements, with padding to a multiple of the copies
+	of     []tensorops.Tensor // by rank; shape: flatShape
+	n      int                // elements, with padding to a multiple of the copies
+	params []*localParam
 }
 
-// layExperts allocates the gradients of divided parameters.
+// layExperts allocates the gradients of divided parameters, except those that openSources allocates.
 func (s *Stage) layExperts(l *tensorops.List) {
 	x, f := s.opts.Experts, &s.expertGrads
 	at := make([]int, len(s.local))
 	copies := 1
 	for i, h := range s.local {
-		if at[i] = f.n; s.divided(h.param) && !h.param.Frozen {
+		if at[i] = f.n; s.divided(h.param) && !h.param.Frozen && !h.splitsGrad {
 			f.n += h.param.Len()
+			f.params = append(f.params, h)
 			_, copies = s.copyOf(h.param)
 		}
 	}
@@ -141,7 +144,7 @@ func (s *Stage) layExperts(l *tensorops.List) {
 		f.of = append(f.of, t)
 	}
 	for i, h := range s.local {
-		if s.divided(h.param) && !h.param.Frozen {
+		if slices.Contains(f.params, h) {
 			for _, t := range f.of {
 				h.bySource = append(h.bySource, t.Part(at[i], h.param.Shape...))
 			}
@@ -151,10 +154,15 @@ func (s *Stage) layExperts(l *tensorops.List) {
 }
 
 // sumExperts records the sums of the gradients of divided parameters: over the ranks of all groups, in the order of
-// DataParallel's. The gradients of the other sources are cleared.
+// DataParallel's. The gradients of the other sources are cleared. Under ZeRO a rank sums only its part.
 func (s *Stage) sumExperts(l *tensorops.List) {
 	f, group := &s.expertGrads, s.opts.Experts.Copies
 	if f.n == 0 {
+		return
+	}
+	if s.splits(f.params[0].param) { // all of them, or none
+		s.sumOwnParts(l, f.params)
+		s.clearSources(l)
 		return
 	}
 	copies, piece := 1, mostPiece
@@ -177,14 +185,7 @@ func (s *Stage) sumExperts(l *tensorops.List) {
 		for i, t := range f.of {
 			l.AllToAll(parts.RowRange(i*copies, (i+1)*copies), t.Part(from, copies, each), group)
 		}
-		sum := parts.RowRange(0, 1)
-		for c := range copies {
-			for i := range f.of {
-				if k := i*copies + c; k > 0 {
-					l.Add(sum, sum, parts.RowRange(k, k+1))
-				}
-			}
-		}
+		sum := s.addSources(l, parts, copies)
 		l.AllGather(f.of[0].Part(from, copies, each), sum, 0, group)
 		l.Free(parts)
 	}

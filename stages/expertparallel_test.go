@@ -19,6 +19,7 @@ import (
 type shared struct {
 	losses []float64 // by rank and microbatch
 	norms  map[int]float64
+	parts  map[int][]float64    // of norms, in ascending order
 	state  map[string][]float32 // whole tensors
 }
 
@@ -42,7 +43,8 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 			}
 		}
 	}
-	out := shared{losses: make([]float64, 2*ranks*microbatches), norms: make(map[int]float64), state: make(map[string][]float32)}
+	out := shared{losses: make([]float64, 2*ranks*microbatches), norms: make(map[int]float64),
+		parts: make(map[int][]float64), state: make(map[string][]float32)}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	errs := make([]error, ranks)
@@ -113,6 +115,7 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 					mu.Lock()
 					for _, n := range st.Norms(nil) {
 						out.norms[n.Param] += n.Squared
+						out.parts[n.Param] = append(out.parts[n.Param], n.Squared)
 					}
 					mu.Unlock()
 					if err := run(func(l *tensorops.List) {
@@ -128,6 +131,11 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 				mu.Lock()
 				defer mu.Unlock()
 				for _, v := range saved {
+					if v.DType == tensorops.BFloat16 {
+						for _, half := range tensorops.HostNumbers[uint16](v.Narrow) {
+							v.Data = append(v.Data, math.Float32frombits(uint32(half)<<16))
+						}
+					}
 					if v.Whole == nil {
 						out.state[v.Name] = append([]float32(nil), v.Data...)
 						continue
@@ -155,6 +163,9 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
+	}
+	for _, parts := range out.parts {
+		slices.Sort(parts)
 	}
 	return out
 }
@@ -189,6 +200,9 @@ func (got shared) mustBe(t *testing.T, want shared, group int) {
 	for param, norm := range want.norms {
 		if d := math.Abs(got.norms[param] - norm); d > 1e-12*norm {
 			t.Errorf("groups of %d: the norm of parameter %d is %v, want %v", group, param, got.norms[param], norm)
+		}
+		if !slices.Equal(got.parts[param], want.parts[param]) { // their sum has the same bits if they are added in the same order
+			t.Errorf("groups of %d: the norm of parameter %d has the parts %v, want %v", group, param, got.parts[param], want.parts[param])
 		}
 	}
 	if len(got.state) != len(want.state) {
@@ -363,8 +377,8 @@ func TestExpertParallelRefused(t *testing.T) {
 		"2 ranks cannot share 5 experts evenly": {Data: stages.DataParallel{Group: two}, Experts: stages.ExpertParallel{Group: two}},
 		"1 expert groups of 5 ranks are not the 2 ranks": {Data: stages.DataParallel{Group: two},
 			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: 5}}},
-		"ZeRO": {Data: stages.DataParallel{Group: tensorops.DryGroup{Members: 5}, Zero: 1},
-			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: 5}}},
+		"ZeRO-3 gathers weights for one at a time": {Data: stages.DataParallel{Group: tensorops.DryGroup{Members: 5}, Zero: 3},
+			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: 5}, Overlap: true}},
 	} {
 		_, err := stages.NewStage(m, tensorops.NewDryStream(), []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
 		if !errors.Is(err, stages.ErrModel) || !strings.Contains(err.Error(), want) {

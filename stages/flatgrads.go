@@ -69,7 +69,8 @@ func (s *Stage) layFlat(l *tensorops.List) {
 		}
 	}
 	if s.opts.Data.splits() {
-		s.layParts(l)
+		s.layParts(l, &s.parts, false)
+		s.layParts(l, &s.expertParts, true)
 	}
 }
 
@@ -143,7 +144,10 @@ func (s *Stage) completeEarly(h *localParam, users []layerAt) bool {
 			places++
 		}
 	}
-	return len(users) > 0 && places == 1 && !s.divided(h.param) && !h.shared && !h.param.Frozen && !s.summed(h.param) &&
+	if s.divided(h.param) && !s.sharesGrad(h.param) {
+		return false // sumExperts adds it at the end of the step
+	}
+	return len(users) > 0 && places == 1 && !h.shared && !h.param.Frozen && !s.summed(h.param) &&
 		!slices.ContainsFunc(users, func(u layerAt) bool { return !u.c.back[u.i] || frozenLayer(u.c.layers[u.i]) })
 }
 
@@ -187,12 +191,14 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 // limitBegun limits the collectives in progress beside a list; a group limits how many it tracks.
 const limitBegun = 256
 
-// beginCollective records the start of a collective of the replicas.
+// beginCollective records the start of a collective: of the replicas, if it names no other group.
 func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
 	if l.Begun() >= limitBegun {
 		l.Await()
 	}
-	a.Group = s.opts.Data.Group
+	if a.Group == nil {
+		a.Group = s.opts.Data.Group
+	}
 	l.Begin(a)
 	if s.opts.NoOverlap {
 		l.Await()

@@ -23,6 +23,7 @@ import (
 type homeRound struct {
 	all          []*localParam // by home: see homeRound.at
 	data, tensor int           // the ranks that share each of them: replicas, and ranks of the tensor group
+	divided      bool          // an expert group divides them, so the replicas are the ranks with the same experts
 }
 
 // at returns the parameter of a home; nil: it has none in this round.
@@ -38,39 +39,43 @@ func (s *Stage) inTensor(p *Param) bool { return s.opts.Tensor.size() > 1 && p.S
 
 // homed reports whether a parameter has a home: Muon updates it, and this rank has only a part of it.
 func (s *Stage) homed(h *localParam) bool {
-	return !h.param.Frozen && h.own.byMuon(h.param) && (s.opts.Data.splits() || s.inTensor(h.param))
+	return !h.param.Frozen && h.own.byMuon(h.param) && (s.splits(h.param) || s.inTensor(h.param))
 }
 
 // layHomes deals the parameters that have homes to the ranks: those with the most operations first, then those with the most
 // elements, then by name. So the ranks of a round compute about equally long, and the first rank has the most operations: more than each
 // other rank by one parameter at most. Which rank takes the most memory depends on the shapes.
 func (s *Stage) layHomes() {
-	data, tensor := 1, s.opts.Tensor.size()
-	if s.opts.Data.splits() {
-		data = s.opts.Data.size()
-	}
-	var cut, whole []*localParam // over the tensor group, or only over replicas
-	for _, h := range s.local {
-		switch {
-		case !s.homed(h):
-		case s.inTensor(h.param):
-			cut = append(cut, h)
-		default:
-			whole = append(whole, h)
+	deal := func(hs []*localParam, divided bool, tensor int) {
+		data := 1
+		if s.splits(hs[0].param) { // all of them do, or none
+			_, data = s.copyOf(hs[0].param)
 		}
-	}
-	deal := func(hs []*localParam, tensor int) {
 		slices.SortFunc(hs, func(a, b *localParam) int {
 			n, m := elements(a.param.groupShape()), elements(b.param.groupShape())
 			return cmp.Or(cmp.Compare(b.param.Hidden.operations(m), a.param.Hidden.operations(n)), cmp.Compare(m, n),
 				cmp.Compare(a.param.Name, b.param.Name))
 		})
 		for some := range slices.Chunk(hs, data*tensor) {
-			s.homes = append(s.homes, homeRound{some, data, tensor})
+			s.homes = append(s.homes, homeRound{some, data, tensor, divided})
 		}
 	}
-	deal(cut, tensor)
-	deal(whole, 1)
+	for _, divided := range []bool{false, true} {
+		for _, tensor := range []int{s.opts.Tensor.size(), 1} { // cut over the tensor group, or only over replicas
+			var hs []*localParam
+			for _, h := range s.local {
+				if s.homed(h) && s.divided(h.param) == divided && s.inTensor(h.param) == (tensor > 1) {
+					hs = append(hs, h)
+				}
+			}
+			if len(hs) > 0 {
+				deal(hs, divided, tensor)
+			}
+			if tensor == 1 {
+				break // there is no tensor group
+			}
+		}
+	}
 }
 
 // operations returns the number of multiplications of a step that makes all matrices of a parameter of n elements orthogonal.
@@ -89,7 +94,7 @@ func (s *Stage) updateAtHomes(l *tensorops.List, u Update, clear bool) {
 func (s *Stage) updateRound(l *tensorops.List, r homeRound, u Update, clear bool) {
 	replica, place := 0, 0
 	if r.data > 1 {
-		replica = s.opts.Data.rank()
+		replica = s.copiesIn(r.divided).Rank()
 	}
 	if r.tensor > 1 {
 		place = s.opts.Tensor.rank()
@@ -148,7 +153,7 @@ func (s *Stage) gatherParts(l *tensorops.List, r homeRound, replica int, u Updat
 		return
 	}
 	each := s.longestPart(r)
-	exchange(l, s.opts.Data.Group, each*r.tensor, func(home int, row tensorops.Tensor) {
+	exchange(l, s.copiesIn(r.divided), each*r.tensor, func(home int, row tensorops.Tensor) {
 		for t := range mine {
 			if h := r.at(home, t); h != nil && s.hasPart(h.param) {
 				from, to := s.ownPart(h.param)
@@ -169,7 +174,7 @@ func (s *Stage) scatterParts(l *tensorops.List, r homeRound, replica int, mine [
 		return
 	}
 	each := s.longestPart(r)
-	exchange(l, s.opts.Data.Group, each*r.tensor, func(other int, row tensorops.Tensor) {
+	exchange(l, s.copiesIn(r.divided), each*r.tensor, func(other int, row tensorops.Tensor) {
 		s.eachOwnPart(l, r, replica, other, row, mine, true)
 	}, func(home int, row tensorops.Tensor) {
 		for t := range mine {
@@ -287,7 +292,7 @@ func (s *Stage) muonMomentum(l *tensorops.List, u Update, h *localParam, to tens
 func (s *Stage) muonStep(l *tensorops.List, u Update, h *localParam, x tensorops.Tensor, clear bool) {
 	w, g := s.updated(h)
 	o := s.muonOpts(u, h)
-	if s.opts.Data.splits() {
+	if s.splits(h.param) {
 		l.MuonStep(w, x, o)
 		s.average(l, h, w)
 		s.gatherOwn(l, h)

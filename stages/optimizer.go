@@ -200,7 +200,7 @@ func (s *Stage) update(l *tensorops.List, u Update, clear bool) {
 // updated returns what this rank updates of a parameter, and its gradient: all that it has, or with ZeRO its part.
 func (s *Stage) updated(h *localParam) (w, g tensorops.Tensor) {
 	switch from, to := s.ownPart(h.param); {
-	case !s.opts.Data.splits():
+	case !s.splits(h.param):
 		return h.w, h.g[h.place()]
 	case h.splitsWeight:
 		return s.ownWeight(h), s.ownGrad(h)

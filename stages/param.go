@@ -108,7 +108,7 @@ type localParam struct {
 	// With ZeRO-2, if only layers complete the gradient (splitsGrad): this rank's part of the sum
 	// over the replicas, and the memory of the whole gradient, including padding of the last part,
 	// from the first layer that adds to it until it is summed. Afterwards the whole gradient is
-	// invalid.
+	// invalid. Of a parameter that an expert group divides, bySource exists as long as the whole gradient.
 	splitsGrad       bool
 	gradPart, padded tensorops.Tensor
 	brief            bool // with Options.BriefGrads: the whole gradient is invalid between steps
@@ -117,6 +117,7 @@ type localParam struct {
 	// With ZeRO-3: this rank's part of the weight, with padding.
 	splitsWeight bool
 	weightPart   tensorops.Tensor
+	paddedWeight tensorops.Tensor // the whole weight while it arrives, if it does so with gaps: see partition.gaps
 	// The memory of a quantized weight; nil: it is not quantized.
 	blocks *blocks
 	// The weight and the state before a speculative update; invalid before the first of them.

@@ -15,10 +15,7 @@ func (s *Stage) Reset(l *tensorops.List) {
 	s.AbortMicrobatches(l)
 	s.letGo(l)
 	for _, h := range s.local {
-		if h.padded.Valid() { // ZeRO-2: a whole gradient that was not summed yet
-			l.Free(h.padded)
-			h.padded, h.g[h.place()] = tensorops.Tensor{}, tensorops.Tensor{}
-		}
+		s.dropGrad(l, h)
 		for i := range h.others {
 			free(l, &h.others[i].Grad)
 		}

@@ -111,6 +111,7 @@ type Stage struct {
 	flat        flatGrads        // for a data-parallel stage
 	expertGrads expertGrads      // for a stage in an expert group
 	parts       partExchange     // for a stage whose replicas have parts of the optimizer state
+	expertParts partExchange     // for parameters that an expert group divides
 	homes       []homeRound      // of matrices of which this rank has a part, and Muon needs all
 	holding     *chunk           // chunk whose weights may be gathered, if replicas have parts of them
 	normsT      tensorops.Tensor // [len(local)] float64 on the device

@@ -68,7 +68,7 @@ func (s *Stage) allocState(l *tensorops.List, h *localParam) {
 		}
 	})
 	from := slice.First
-	if s.opts.Data.splits() {
+	if s.splits(h.param) {
 		part, _ := s.ownPart(h.param)
 		from += part
 	}
@@ -144,7 +144,7 @@ func (s *Stage) scalesOf(p *Param) *Param {
 	own := *p
 	own.Shape, own.Slice = []int{tensorops.StateScales(p.Len())}, Slice{}
 	own.Whole = own.Shape
-	if s.opts.Data.splits() {
+	if s.splits(p) {
 		from, to := s.ownPart(p)
 		own.Slice = Slice{}.Range(from/tensorops.StateBlock, tensorops.StateScales(to))
 		own.Shape = own.Slice.Shape(own.Whole)

@@ -234,14 +234,14 @@ func (s *Stage) save(l *tensorops.List, copies tensorops.Arena, withState bool, 
 			save(h.w, h.param, "")
 		}
 		for i, part := range h.own.moments(h.param) {
-			if withState && h.state[i].Valid() && (first || s.opts.Data.splits()) {
+			if withState && h.state[i].Valid() && (first || s.splits(h.param)) {
 				save(h.state[i], s.ofState(h.param), part)
 				if h.scales[i].Valid() {
 					save(h.scales[i], s.scalesOf(h.param), ScalePart(part))
 				}
 			}
 		}
-		if withState && h.ema.Valid() && (first || s.opts.Data.splits()) {
+		if withState && h.ema.Valid() && (first || s.splits(h.param)) {
 			save(h.ema, s.ofState(h.param), EMAPart)
 		}
 	}

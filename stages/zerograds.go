@@ -11,11 +11,16 @@ import "github.com/troupe-ml/troupe/tensorops"
 // splitGrad allocates this rank's part of a gradient if it keeps only that, and reports whether it
 // does. Small gradients stay whole.
 func (s *Stage) splitGrad(l *tensorops.List, h *localParam) bool {
-	if !s.opts.Data.splitsGrads() || h.param.Len() < ownCollective {
+	if !s.sharesGrad(h.param) {
 		return false
 	}
 	h.splitsGrad, h.gradPart = true, l.Alloc(tensorops.Float32, s.partLen(h.param))
 	return true
+}
+
+// sharesGrad reports whether ranks keep only parts of a gradient if layers complete it.
+func (s *Stage) sharesGrad(p *Param) bool {
+	return s.opts.Data.splitsGrads() && s.splits(p) && p.Len() >= ownCollective
 }
 
 // gradRoom provides a whole gradient while layers add to it: with ZeRO-2, and for brief gradients.
@@ -39,21 +44,59 @@ func (s *Stage) openGrads(l *tensorops.List, c *chunk, i int) {
 }
 
 func (s *Stage) openGrad(l *tensorops.List, h *localParam) {
-	if h.padded.Valid() || l.Err() != nil {
+	place, x := h.place(), s.partition(h.param)
+	if h.g[place].Valid() || l.Err() != nil {
 		return
 	}
-	t := l.Alloc(tensorops.Float32, s.opts.Data.size(), s.partLen(h.param))
+	if s.divided(h.param) {
+		s.openSources(l, h)
+		return
+	}
+	if x.gaps() { // padGrad makes the padded form
+		h.g[place] = l.Alloc(tensorops.Float32, h.param.Shape...)
+		if l.Err() == nil {
+			l.Fill(h.g[place], 0)
+		}
+		return
+	}
+	t := l.Alloc(tensorops.Float32, s.opts.Data.size(), x.each)
 	if l.Err() != nil {
 		return
 	}
 	l.Fill(t, 0)
-	h.padded, h.g[h.place()] = t, t.Part(0, h.param.Shape...)
+	h.padded, h.g[place] = t, t.Part(0, h.param.Shape...)
+}
+
+// padGrad records the copy of a whole gradient to a row for each rank, and frees it, if it does not lie that way.
+func (s *Stage) padGrad(l *tensorops.List, h *localParam) {
+	x := s.partition(h.param)
+	if !x.gaps() {
+		return
+	}
+	t := l.Alloc(tensorops.Float32, s.opts.Data.size(), x.each)
+	if l.Err() != nil {
+		return
+	}
+	l.Fill(t, 0)
+	x.eachSection(func(at, padded int) {
+		l.Copy(within(t, padded, padded+x.section), within(h.g[h.place()], at, at+x.section))
+	})
+	free(l, &h.g[h.place()])
+	h.padded = t
 }
 
 // reduceWhole starts the sum over the replicas of this rank's part of a whole gradient.
 func (s *Stage) reduceWhole(l *tensorops.List, h *localParam) {
 	s.openGrad(l, h) // if no layer has
 	if l.Err() != nil {
+		return
+	}
+	if s.divided(h.param) {
+		s.sumOwnParts(l, []*localParam{h})
+		s.closeSources(l, h)
+		return
+	}
+	if s.padGrad(l, h); l.Err() != nil {
 		return
 	}
 	each := h.gradPart.Len()
@@ -74,6 +117,20 @@ func (s *Stage) closeGrads(l *tensorops.List) {
 		h.padded, h.g[h.place()] = tensorops.Tensor{}, tensorops.Tensor{}
 	}
 	f.summing = f.summing[:0]
+}
+
+// dropGrad frees a whole gradient that was not summed yet, if ranks keep only parts of it.
+func (s *Stage) dropGrad(l *tensorops.List, h *localParam) {
+	switch g := &h.g[h.place()]; {
+	case !h.splitsGrad:
+	case len(h.bySource) > 0:
+		s.closeSources(l, h)
+	case h.padded.Valid():
+		l.Free(h.padded)
+		h.padded, *g = tensorops.Tensor{}, tensorops.Tensor{}
+	default:
+		free(l, g)
+	}
 }
 
 // ownGrad returns this rank's part of a summed gradient.

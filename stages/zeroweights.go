@@ -16,7 +16,7 @@ import (
 // Vectors and small weights stay whole.
 func (s *Stage) splitWeight(l *tensorops.List, h *localParam, dtype tensorops.DType) bool {
 	p := h.param
-	if !s.opts.Data.splitsWeights() || s.opts.Inference || len(p.Shape) < 2 || p.Len() < ownCollective {
+	if !s.opts.Data.splitsWeights() || !s.splits(p) || s.opts.Inference || len(p.Shape) < 2 || p.Len() < ownCollective {
 		return false
 	}
 	h.splitsWeight, h.weightPart = true, l.Alloc(dtype, s.partLen(p))
@@ -48,10 +48,11 @@ type gathering struct {
 	s      *Stage
 	l      *tensorops.List
 	c      *chunk
-	back   bool  // the pass is a backward
-	layers []int // layers that need weights, in the order of the pass
-	began  int   // number of layers started
-	await  bool  // some weights have not arrived yet
+	back   bool          // the pass is a backward
+	layers []int         // layers that need weights, in the order of the pass
+	began  int           // number of layers started
+	await  bool          // some weights have not arrived yet
+	padded []*localParam // weights that have not arrived yet and do so with gaps
 }
 
 // gather starts a pass. Its layers are those that compute with weights, in the order of the pass.
@@ -90,6 +91,7 @@ func (g *gathering) before(i int) {
 	if g.await {
 		g.l.Await()
 		g.await = false
+		g.closeGaps()
 	}
 	if g.began < len(g.layers) {
 		g.start(g.layers[g.began])
@@ -102,15 +104,33 @@ func (g *gathering) start(i int) {
 		if h.w.Valid() || g.l.Err() != nil { // the previous layer has it, too
 			continue
 		}
-		size, each := g.s.opts.Data.size(), h.weightPart.Len()
-		t := g.l.Alloc(h.weightPart.DType(), size, each)
+		group, each := g.s.copiesOf(h.param), h.weightPart.Len()
+		t := g.l.Alloc(h.weightPart.DType(), group.Size(), each)
 		if g.l.Err() != nil {
 			return
 		}
-		g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each)})
+		g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each), Group: group})
 		g.await = true
+		if g.s.partition(h.param).gaps() {
+			h.paddedWeight = t
+			g.padded = append(g.padded, h)
+			h.w = g.l.Alloc(t.DType(), h.param.Shape...)
+			continue
+		}
 		h.w = t.Part(0, h.param.Shape...) // which may have more elements than the largest dimension
 	}
+}
+
+// closeGaps records the copies of weights that have arrived with gaps between their elements.
+func (g *gathering) closeGaps() {
+	for _, h := range g.padded {
+		x := g.s.partition(h.param)
+		x.eachSection(func(at, padded int) {
+			g.l.Copy(within(h.w, at, at+x.section), within(h.paddedWeight, padded, padded+x.section))
+		})
+		free(g.l, &h.paddedWeight)
+	}
+	g.padded = g.padded[:0]
 }
 
 // after frees a layer's weights, except those that the next layer also uses.
@@ -148,9 +168,8 @@ func (g *gathering) split(i int) (hs []*localParam) {
 // letGo frees all gathered weights.
 func (s *Stage) letGo(l *tensorops.List) {
 	for _, h := range s.local {
-		if h.splitsWeight && h.w.Valid() {
-			l.Free(h.w)
-			h.w = tensorops.Tensor{}
+		if h.splitsWeight {
+			free(l, &h.w, &h.paddedWeight)
 		}
 	}
 	s.holding = nil

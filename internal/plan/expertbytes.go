@@ -35,6 +35,7 @@ func (p *Plan) expertBytes() (ofWeights, ofStates []int64, err error) {
 // savedWith returns the bytes of a rank's copies, with or without expert groups.
 func (p *Plan) savedWith(stage int, groups bool) (weights, state int64, err error) {
 	o := p.dryOptions(stage, place{})
+	o.Data.Zero = 0 // CopyBytes divides them
 	if !groups {
 		o.Experts = stages.ExpertParallel{}
 	}

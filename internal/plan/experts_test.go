@@ -14,6 +14,7 @@ func TestExpertGroupsRefused(t *testing.T) {
 	}{
 		{[]string{"model.family=qwen3_moe", "parallel.expert=2"}, nil},
 		{[]string{"model.family=gpt_oss", "parallel.expert=2"}, nil},
+		{[]string{"model.family=qwen3_moe", "parallel.expert=2", "parallel.zero=3"}, nil},
 		{[]string{"model.family=qwen3_moe", "model.experts=3", "parallel.expert=2"},
 			[]string{"parallel.expert", "does not divide model.experts = 3"}},
 		{[]string{"model.family=llama", "parallel.expert=2"}, []string{"parallel.expert"}},

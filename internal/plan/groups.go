@@ -122,9 +122,10 @@ func (p *Plan) dryOptions(stage int, at place) stages.Options {
 			HoldWeights: p.holdWeights}
 	}
 	if n := p.grid.Size(grid.Expert); n > 1 {
-		o.Experts = stages.ExpertParallel{Group: dryGroup(grid.Expert, n), Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
+		o.Experts = stages.ExpertParallel{Group: dryMember(grid.Expert, at.replica%n, n), Rows: p.mostRows(),
+			Overlap: p.cfg.Parallel.ExpertOverlap}
 		if m := p.grid.Size(grid.ExpertCopies); m > 1 {
-			o.Experts.Copies = dryGroup(grid.ExpertCopies, m)
+			o.Experts.Copies = dryMember(grid.ExpertCopies, at.replica/n, m)
 		}
 	}
 	return o

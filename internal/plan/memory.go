@@ -501,7 +501,8 @@ func (p *Plan) savedBytes() (weights, states []int64, err error) {
 }
 
 // CopyBytes returns, for each rank of the grid, the bytes of the copy of its part of a checkpoint. One replica has
-// the weights. With ZeRO each replica has its part of the optimizer state, and with ZeRO-3 of the weights.
+// the weights. With ZeRO each replica has its part of the optimizer state, and with ZeRO-3 of the weights. Of the experts of an expert
+// group, the ranks with the same ones do so.
 func (p *Plan) CopyBytes() ([]int64, error) {
 	weights, states, err := p.savedBytes()
 	if err != nil {
@@ -511,33 +512,33 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+	groups := int64(p.grid.Size(grid.Expert))
 	bytes := make([]int64, p.grid.World())
 	for r := range bytes {
 		at := p.grid.Coordinates(r)
 		stage := at[grid.Pipeline]
 		n := int64(p.grid.TensorSize(stage))
-		replicas, first := int64(p.grid.Size(grid.Copies)), at[grid.Data] == 0 && at[grid.Context] == 0
-		switch {
-		case p.cfg.SharesWeights():
-			bytes[r] = weights[stage] / n / replicas
-		case first:
-			bytes[r] = weights[stage] / n
+		replicas, first := p.grid.Size(grid.Copies), at[grid.Data] == 0 && at[grid.Context] == 0
+		_, group := p.grid.ExpertPlace(r)
+		add := func(all, ofExperts int64, shared bool) { // ofExperts is of this rank's
+			bytes[r] += partOf(all/n-groups*ofExperts, replicas, shared, first) +
+				partOf(ofExperts, p.grid.Size(grid.ExpertCopies), shared, group == 0)
 		}
-		switch {
-		case p.zero() > 0:
-			bytes[r] += states[stage] / n / replicas
-		case first:
-			bytes[r] += states[stage] / n
-		}
-		if place, group := p.grid.ExpertPlace(r); group == 0 { // it has experts of its own
-			own := ofExperts[stage] + stateOfExperts[stage]
-			if place == 0 {
-				own -= own * int64(p.grid.Size(grid.Expert))
-			}
-			bytes[r] += own
-		}
+		add(weights[stage], ofExperts[stage], p.cfg.SharesWeights())
+		add(states[stage], stateOfExperts[stage], p.zero() > 0)
 	}
 	return bytes, nil
+}
+
+// partOf returns the bytes of what a rank writes of what several have: its part if they share it, otherwise the first writes all.
+func partOf(bytes int64, ranks int, shared, first bool) int64 {
+	switch {
+	case shared:
+		return bytes / int64(ranks)
+	case first:
+		return bytes
+	}
+	return 0
 }
 
 // checkpointBytes is the sum of CheckpointBytes.

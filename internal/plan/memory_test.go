@@ -64,6 +64,9 @@ func TestMemoryForecast(t *testing.T) {
 		{"parallel.tensor=[1, 2]", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "model.hidden=128", "optimizer.name=muon"},
 		{"pipeline.stages=2", `model.freeze=["embed", "0-1"]`, "model.tie_embeddings=false"},
 		{"pipeline.stages=2", `model.freeze=["embed", "1-2"]`, "device.dtype=bfloat16", "model.family=llama"},
+		{"parallel.data=4", "parallel.expert=2", "parallel.zero=1", "pipeline.stages=2", "model.family=qwen3_moe", "model.hidden=128"},
+		{"parallel.data=4", "parallel.expert=2", "parallel.zero=3", "model.family=qwen3_moe", "model.hidden=128", "model.expert_ffn=128",
+			"model.layers=8"},
 	} {
 		if i%2 == 0 && os.Getenv("TROUPE_LONG_TESTS") == "" {
 			continue // make check-long runs all

@@ -186,6 +186,11 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 			"pipeline.recompute=full",
 		"parallel.context=2 parallel.data=2 parallel.expert=2 parallel.expert_overlap=true parallel.order=dp-cp-pp pipeline.stages=2 " +
 			"pipeline.schedule=1f1b model.family=qwen2_moe model.load_balancing_type=seq_aux_loss",
+		"parallel.data=4 parallel.expert=2 parallel.zero=1 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe " +
+			"optimizer.name=muon",
+		"parallel.data=4 parallel.expert=2 parallel.zero=3 model.family=qwen3_moe model.hidden=128 model.expert_ffn=128 model.layers=8",
+		"parallel.data=4 parallel.expert=2 parallel.zero=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
+			"model.family=qwen3_moe model.hidden=128 model.expert_ffn=128",
 		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral " +
 			"batch.sequences=24",
 		"parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev " +

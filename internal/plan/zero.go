@@ -19,6 +19,19 @@ func (p *Plan) zero() int {
 
 // DescribeZero describes what replicas share; it is "" if they share nothing.
 func (p *Plan) DescribeZero() string {
+	text := p.describeZero()
+	switch n := p.grid.Size(grid.ExpertCopies); {
+	case text == "" || p.grid.Size(grid.Expert) == 1:
+		return text
+	case n == 1:
+		return text + "; experts are not shared, since no two ranks have the same ones"
+	default:
+		return fmt.Sprintf("%s; of experts, the %d ranks with the same ones do", text, n)
+	}
+}
+
+// describeZero is DescribeZero without what is said of experts.
+func (p *Plan) describeZero() string {
 	weights := "weights, gathered layer by layer"
 	if p.holdWeights {
 		weights = "weights, gathered chunk by chunk"

@@ -1,0 +1,159 @@
+package stages_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/tensorops"
+)
+
+// zeroExperts is a model whose experts' matrices are large enough for parts of gradients and of weights. Three and six ranks cannot
+// divide them evenly.
+var zeroExperts = stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 64, Heads: 4, KVHeads: 2, FFN: 40, Context: 8, Vocab: 19,
+	RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 8, PerToken: 2, Width: 64, Renormalize: true, AuxLossWeight: 0.1}}
+
+// smallExperts is a model whose experts' matrices travel in buckets. Three and six ranks cannot divide them evenly.
+var smallExperts = stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 20, Heads: 4, KVHeads: 2, HeadDim: 6, FFN: 40, Context: 8,
+	Vocab: 19, RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 8, PerToken: 3, Width: 10, Dense: []int{0}}}
+
+// TestExpertZero: with each level of ZeRO ranks that share experts have the losses, the norms, the weights and the optimizer state of
+// ranks that have all experts and share nothing: where ranks with the same experts share them, evenly or not, and where there is only
+// one.
+func TestExpertZero(t *testing.T) {
+	byMomentum := stages.Optimizer{Name: stages.SGD, Momentum: 0.9, EMA: 0.9}
+	narrow := adamw
+	narrow.State = tensorops.BFloat16
+	for _, c := range []struct {
+		name   string
+		cfg    stages.Config
+		o      stages.Options
+		ranks  int
+		groups []int
+	}{
+		{"small", smallExperts, stages.Options{Optimizer: adamw}, 4, []int{1, 2, 4}},
+		{"small, uneven", smallExperts, stages.Options{Optimizer: adamw}, 6, []int{1, 2}},
+		{"small, uneven, one section", smallExperts, stages.Options{Optimizer: byMomentum}, 3, []int{1}},
+		{"large", zeroExperts, stages.Options{Optimizer: adamw}, 4, []int{2, 4}},
+		{"large, uneven", zeroExperts, stages.Options{Optimizer: byMomentum}, 6, []int{1, 2}},
+		{"large, bfloat16", zeroExperts, stages.Options{Optimizer: narrow, BF16: true}, 4, []int{2}},
+		{"large, muon", zeroExperts, stages.Options{Optimizer: byMuon}, 4, []int{2, 4}},
+		{"large, uneven, muon", zeroExperts, stages.Options{Optimizer: byMuon}, 6, []int{1, 2}},
+	} {
+		if raceDetector && c.name != "small, uneven" && c.name != "large" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Seed = 5
+			want := trainShared(t, c.cfg, c.o, c.ranks, 1, largeWeights)
+			for _, group := range c.groups {
+				for zero := range 4 {
+					if zero == 0 && group == 1 || raceDetector && zero == 2 {
+						continue
+					}
+					t.Run(fmt.Sprintf("groups of %d, zero %d", group, zero), func(t *testing.T) {
+						own := c.o
+						own.Data.Zero = zero
+						trainShared(t, c.cfg, own, c.ranks, group, largeWeights).mustBe(t, want, group)
+						if group > 1 && zero == 2 { // pairs of passes
+							own.Experts.Overlap = true
+							trainShared(t, c.cfg, own, c.ranks, group, largeWeights).mustBe(t, want, group)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// zeroStage is a rank of 8, of a model with experts, on a stream that computes nothing.
+func zeroStage(t *testing.T, cfg stages.Config, ranks, group, zero int) (*stages.Stage, *tensorops.DryStream, *stages.Model) {
+	t.Helper()
+	m, dry := newModel(t, cfg), tensorops.NewDryStream()
+	o := stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: tensorops.DryGroup{Members: ranks}, Zero: zero}}
+	if group > 1 {
+		o.Experts = stages.ExpertParallel{Group: tensorops.DryGroup{Members: group}, Rows: cfg.Context}
+		if group < ranks {
+			o.Experts.Copies = tensorops.DryGroup{Members: ranks / group}
+		}
+	}
+	s, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, dry, m
+}
+
+// TestExpertZeroMemory: ranks with the same experts share their optimizer state, gradients and weights as replicas share those of all
+// else; a rank that alone has its experts has all of them.
+func TestExpertZeroMemory(t *testing.T) {
+	const ranks = 8
+	cfg := stages.Config{Family: stages.Qwen3MoE, Layers: 2, Hidden: 64, Heads: 4, KVHeads: 4, FFN: 64, Context: 16, Vocab: 100,
+		RopeTheta: 1000, Experts: stages.ExpertConfig{Count: 8, PerToken: 2, Width: 256}}
+	for _, group := range []int64{2, 4, 8} {
+		for zero := range 4 {
+			_, dry, m := zeroStage(t, cfg, ranks, int(group), zero)
+			var experts, rest int64 // bytes of the weights of all experts, and of all else
+			for _, p := range m.Params {
+				if p.Experts() {
+					experts += 4 * int64(p.Len())
+				} else {
+					rest += 4 * int64(p.Len())
+				}
+			}
+			weights, grads, state := experts/group, experts, 2*experts/group // gradients: one for each rank of the group
+			restState, exchange := 2*rest, int64(0)
+			if zero > 0 {
+				restState, exchange = restState/ranks, rest+rest/ranks // small parameters are copied
+			}
+			shared := group < ranks
+			if shared && zero > 0 {
+				state = 2 * experts / ranks
+			}
+			if shared && zero > 1 {
+				grads = experts / ranks
+			}
+			if shared && zero > 2 {
+				weights = experts / ranks
+			}
+			want := weights + grads + state + 2*rest + restState + exchange
+			if got := dry.Memory().InUse; got < want || float64(got) > 1.02*float64(want) {
+				t.Errorf("groups of %d, zero %d: %d bytes, want about %d", group, zero, got, want)
+			}
+		}
+	}
+}
+
+// TestExpertZeroReset: a step that is abandoned while whole gradients and weights of experts exist leaves no memory.
+func TestExpertZeroReset(t *testing.T) {
+	for _, c := range []struct{ ranks, group, zero int }{{4, 2, 2}, {4, 2, 3}, {6, 1, 2}, {6, 1, 3}, {6, 2, 3}} {
+		s, dry, _ := zeroStage(t, zeroExperts, c.ranks, c.group, c.zero)
+		before := dry.Memory().InUse
+		for range 2 {
+			var held int64
+			for i, mb := range microbatches(zeroExperts, 1, 6, 2)[:2] {
+				l := dry.NewList()
+				mb.Of = 3
+				s.Forward(l, 0, &mb)
+				s.Backward(l, 0, i)
+				if err := tensorops.Run(dry, l); err != nil {
+					t.Fatal(err)
+				}
+				held = dry.Memory().InUse
+			}
+			l := dry.NewList()
+			s.Reset(l)
+			if err := tensorops.Run(dry, l); err != nil {
+				t.Fatal(err)
+			}
+			if after := dry.Memory().InUse; after != before || held <= before {
+				t.Errorf("%+v: %d bytes before the step, %d during it and %d after it was abandoned", c, before, held, after)
+			}
+		}
+	}
+}
