@@ -38,6 +38,9 @@ func TestExpertZero(t *testing.T) {
 		{"large, uneven", zeroExperts, stages.Options{Optimizer: byMomentum}, 6, []int{1, 2}},
 		{"large, bfloat16", zeroExperts, stages.Options{Optimizer: narrow, BF16: true}, 4, []int{2}},
 		{"large, muon", zeroExperts, stages.Options{Optimizer: byMuon}, 4, []int{2, 4}},
+		{"biases", withParts["biases"], stages.Options{Optimizer: adamw}, 4, []int{2, 4}},
+		{"adapters", withParts["adapters beside frozen biases"], stages.Options{Optimizer: adamw, FrozenDType: tensorops.NF4}, 4,
+			[]int{2, 4}},
 		{"large, uneven, muon", zeroExperts, stages.Options{Optimizer: byMuon}, 6, []int{1, 2}},
 	} {
 		if raceDetector && c.name != "small, uneven" && c.name != "large" {

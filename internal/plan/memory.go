@@ -120,6 +120,18 @@ func (p *Plan) dryRunAt(rank int, at place, row []scheduler.Action) (bytes int64
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
+	if p.grid.Size(grid.Expert) > 1 { // the gradients of experts travel in pieces
+		l := dry.NewList()
+		for _, g := range st.MissingTied(l) {
+			if err := st.TakeTied(g); err != nil {
+				return 0, err
+			}
+		}
+		st.GradNorms(l)
+		if err := tensorops.Run(dry, l); err != nil {
+			return 0, err
+		}
+	}
 	if p.cfg.Muon() || p.cfg.NarrowState() { // products, or pieces of the state in float32, need memory
 		l := dry.NewList()
 		st.Apply(l, stages.Update{Count: 1})

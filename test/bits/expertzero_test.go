@@ -78,3 +78,36 @@ func TestZeroUnevenExperts(t *testing.T) {
 		}
 	}
 }
+
+// TestExpertGroupsZeroInGrids: expert groups with ZeRO have the bits of the same grid without both, in tensor groups, in context groups
+// and with biases of experts.
+func TestExpertGroupsZeroInGrids(t *testing.T) {
+	_, _, few := testrun.Span()
+	qwen := []string{"model.family=qwen3_moe", "model.hidden=64", "model.expert_ffn=64", "model.experts=8", "model.kv_heads=2"}
+	for i, c := range []struct {
+		name    string
+		sets    []string
+		layouts [][]string
+	}{
+		{"tensor groups", append(slices.Clone(qwen), "parallel.tensor=2", "parallel.data=4"), [][]string{
+			{"parallel.expert=2", "parallel.zero=3"}, {"parallel.expert=2", "parallel.zero=1"}, {"parallel.expert=4", "parallel.zero=2"}}},
+		{"context groups", append(slices.Clone(qwen), "parallel.context=2", "parallel.data=2"), [][]string{
+			{"parallel.expert=2", "parallel.zero=3"}, {"parallel.expert=4", "parallel.zero=1"}}},
+		{"biases", []string{"model.family=gpt_oss", "model.hidden=64", "model.ffn=64", "model.experts=4", "model.kv_heads=2",
+			"parallel.data=4"}, [][]string{{"parallel.expert=2", "parallel.zero=3"}, {"parallel.expert=2", "parallel.zero=1"},
+			{"parallel.expert=4", "parallel.zero=2"}}},
+		{"tensor groups, muon", append(slices.Clone(qwen), "parallel.tensor=2", "parallel.data=4", "optimizer.name=muon"), [][]string{
+			{"parallel.expert=2", "parallel.zero=1"}, {"parallel.expert=4", "parallel.zero=3"}}},
+	} {
+		if i > 0 && (!testrun.Long || testrun.RaceDetector) {
+			continue // make check-grids runs all
+		}
+		sets, want := slices.Concat(few, c.sets), filepath.Join(t.TempDir(), "want")
+		testrun.Train(t, want, sets...)
+		for j, layout := range c.layouts {
+			if j == 0 || testrun.Long && !testrun.RaceDetector {
+				sameUnder(t, want, c.name+" "+layout[0]+" "+layout[1], slices.Concat(sets, layout))
+			}
+		}
+	}
+}
