@@ -250,7 +250,7 @@ check-kernels: ## compile the CUDA kernels for several GPUs with one version of 
 .PHONY: check-cuda
 check-cuda: ## compile the CUDA kernels for several GPUs with NVIDIA's compiler, which pip downloads, and run them on a simulated GPU (no GPU needed)
 	GO=$(GO) scripts/cuda-check
-	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Ops|Deterministic|OpsByLibrary|FusedOps|Dry|FailingCalls|Bench|Trains|TrainsBesideTheCPU|TrainsOnGPUs|TrainsOnGPUsAlike)$$' ./tensorops/cuda
+	TROUPE_LONG_TESTS=1 $(GO) test -count=1 -run '^Test(Ops|Deterministic|OpsByLibrary|FusedOps|Dry|FailingCalls|Bench|Trains|TrainsExperts|TrainsBesideTheCPU|TrainsOnGPUs|TrainsOnGPUsAlike)$$' ./tensorops/cuda
 
 .PHONY: count-cuda
 count-cuda: ## count the bytes, operations and waits of a GPT-2 124M step on a GPU, by kernel, and check the counts (needs a C++ compiler, no GPU)

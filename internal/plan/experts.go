@@ -85,9 +85,9 @@ func (p *Plan) checkExperts() error {
 	if err := p.model.CheckExperts(n); err != nil {
 		return c.Errorf("parallel.expert", "%w", err)
 	}
-	if r, found := p.gpuStage(); found {
-		return c.Errorf("model.experts", "experts compute only on the CPU, but stage %d is on a GPU; set %s = \"cpu\", or use a family "+
-			"without experts", r, device.Key(c))
+	if r, found := p.gpuStage(); found && n > 1 {
+		return c.Errorf("parallel.expert", "%d ranks share experts, which they do only on the CPU, but stage %d is on a GPU; leave expert "+
+			"out, so that each replica has all experts, or set %s = \"cpu\"", n, r, device.Key(c))
 	}
 	rate := c.Model.RouterBiasUpdateRate
 	if rate > 0 && c.IsSet("model.router_bias_update_rate") && c.LoRA() != nil {

@@ -23,6 +23,10 @@ func TestExpertGroupsRefused(t *testing.T) {
 		{[]string{"model.family=qwen3_moe", "parallel.context=2", "parallel.expert=3"},
 			[]string{"parallel.expert", "does not divide the 4 ranks with the same layers"}},
 		{[]string{"model.family=deepseek_v3", "parallel.context=2"}, []string{"parallel.context", "latent attention"}},
+		{[]string{"model.family=qwen3_moe", "device.kind=cuda"}, nil},
+		{[]string{"model.family=deepseek_v3", "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`}, nil},
+		{[]string{"model.family=qwen3_moe", "parallel.expert=2", "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`},
+			[]string{"parallel.expert", "2 ranks share experts", "stage 1 is on a GPU", "leave expert out", "device.ranks"}},
 	} {
 		checkPlan(t, append([]string{"optimizer.name=adamw", "parallel.data=2"}, c.sets...), c.want)
 	}

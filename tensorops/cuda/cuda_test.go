@@ -83,11 +83,9 @@ func newDevice(t *testing.T, path string, o Options) *Device {
 }
 
 // refused are the operations that this device does not know.
-var refused = []tensorops.Kind{tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats,
-	tensorops.KindRouteCount, tensorops.KindRouteBias, tensorops.KindRowGate, tensorops.KindRowGateGrad, tensorops.KindJitter,
-	tensorops.KindDispatch, tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
-	tensorops.KindGroupedColSum, tensorops.KindWeighBias, tensorops.KindBalanceLoads,
-	tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill}
+var refused = []tensorops.Kind{tensorops.KindCall, tensorops.KindBalanceLoads, tensorops.KindSourceOffsets,
+	tensorops.KindNarrowState, tensorops.KindWidenState,
+	tensorops.KindDistill}
 
 // TestRowFactors: a loss whose rows have factors of their own is refused, never computed without them.
 func TestRowFactors(t *testing.T) {
@@ -99,19 +97,6 @@ func TestRowFactors(t *testing.T) {
 	o := tensorops.CrossEntropyOpts{Grad: logits, Scale: 1, RowScale: l.Alloc(tensorops.Float64, 2, 1)}
 	stats, lse := l.Alloc(tensorops.Float64, tensorops.LossStats), l.Alloc(tensorops.Float64, 2, 1)
 	l.CrossEntropy(stats, lse, logits, l.Alloc(tensorops.Int32, 2, 1), o)
-	if err := tensorops.Run(s, l); !errors.Is(err, tensorops.ErrUnsupported) {
-		t.Errorf("the error is %v", err)
-	}
-}
-
-// TestNeighbors: rotary pairs of neighbors are refused, never rotated as halves.
-func TestNeighbors(t *testing.T) {
-	_, path := stand(t)
-	s := newDevice(t, path, Options{}).NewStream("neighbors")
-	defer s.Close()
-	l := s.NewList()
-	l.RoPE(l.Alloc(tensorops.Float32, 2, 4), tensorops.RoPEOpts{Heads: 1, Period: 2, Rotation: tensorops.NewRotation([]float64{1, 0.5}, 1),
-		Interleaved: true})
 	if err := tensorops.Run(s, l); !errors.Is(err, tensorops.ErrUnsupported) {
 		t.Errorf("the error is %v", err)
 	}
@@ -201,7 +186,7 @@ func tooSlow(c optest.Case) bool {
 // (TestOnlyCausal), and what the tests named below check.
 func ofBlocks(c optest.Case) bool {
 	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=") ||
-		strings.Contains(c.Name, "/row factors") || strings.Contains(c.Name, "/interleaved") // TestRowFactors, TestNeighbors
+		strings.Contains(c.Name, "/row factors") // TestRowFactors
 }
 
 // isFused reports whether a case is of a product with a GELU behind.

@@ -80,6 +80,13 @@
 // Where documents share a sequence, attention_starts finds which tiles of queries and of keys meet, and forms of the
 // kernels that are called _starts compute those. Other runs load none of these.
 //
+// # Experts
+//
+// How many rows each expert has is known to the device alone. A kernel finds the tiles of rows of each expert, and the grid of the
+// product has room for the worst case (launch_grouped.go). A tile is multiplied as those of products by the kernels here, so a row is
+// bit-identical to that of such a product. Routers compute in float64, and sort the pairs of a token and an expert by counting.
+// Kernels check the places, experts and offsets that they read (checkedroutes.go). Exchanges between ranks that share experts are refused.
+//
 // # bfloat16
 //
 // Each operand of a kernel is float32 or bfloat16. A kernel looks at one bit for each operand

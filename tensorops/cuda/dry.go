@@ -87,7 +87,7 @@ func (d *Dry) Launch(ops []tensorops.Op) {
 
 // Bytes returns the memory taken, including what a stream always takes.
 func (d *Dry) Bytes() int64 {
-	bytes := d.memory.Stats().Taken + faultBytes + limitMasks*variableBytes
+	bytes := d.memory.Stats().Taken + faultBytes + routeBytes + limitMasks*variableBytes
 	if d.blas.isThere() {
 		bytes += workspaceBytes
 	}

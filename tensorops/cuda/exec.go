@@ -15,6 +15,8 @@ type exec struct {
 	// fault is the address of an int64 of the stream's. A kernel that meets a bad token id
 	// stores 1<<32 | its row there.
 	fault uint64
+	// badRoute is the address of one for places, experts and offsets that cannot be: see checkedroutes.go.
+	badRoute uint64
 
 	driver    *driver.Driver
 	modules   *modules
@@ -124,7 +126,7 @@ var joiners = map[tensorops.Kind]joiner{
 
 // launchers carry out the others, by kind.
 var launchers = merge(actLaunchers, normLaunchers, embedLaunchers, lossLaunchers, optimLaunchers, moveLaunchers, linearLaunchers,
-	attentionLaunchers, deltaLaunchers, sinkLaunchers)
+	attentionLaunchers, deltaLaunchers, sinkLaunchers, routeLaunchers, expertLaunchers, groupedLaunchers)
 
 func merge(families ...map[tensorops.Kind]launcher) map[tensorops.Kind]launcher {
 	all := make(map[tensorops.Kind]launcher)

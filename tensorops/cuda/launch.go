@@ -32,8 +32,10 @@ func launch[A any](x *exec, kernel string, g grid, args *A) error {
 	return x.start(kernel, g, unsafe.Pointer(args), int(unsafe.Sizeof(*args)))
 }
 
-// maxThreads is the most threads that a block has.
-const maxThreads = 1024
+const (
+	maxThreads = 1024 // the most threads that a block has
+	warp       = 32   // threads
+)
 
 // over is a grid for n elements, of which each thread takes those whole grids apart: a
 // kernel loops from its index in steps of the grid's size.

@@ -14,6 +14,7 @@ var actLaunchers = map[tensorops.Kind]launcher{
 	tensorops.KindRoPE:        rope,
 	tensorops.KindAdd:         add,
 	tensorops.KindAddScaled:   addScaled,
+	tensorops.KindJitter:      jitter,
 }
 
 // eightwise starts a kernel of which each thread takes eight of n elements, once: how many blocks a

@@ -185,7 +185,6 @@ func attentionGrad(x *exec, op *tensorops.Op) error {
 		if args.delta, err = x.scratch(4 * int(args.queries)); err != nil {
 			return err
 		}
-		const warp = 32
 		if err := launch(x, "attention_delta", x.over(warp*int(args.queries)), &args); err != nil {
 			return err
 		}

@@ -45,7 +45,6 @@ func sumColumns(x *exec, kernel string, in, dy, stats tensorops.Tensor, grads ..
 
 // addColumns starts the second pass, over partial sums [blocks][len(grads)][cols].
 func addColumns(x *exec, partial uint64, cols, blocks int, grads []uint64) error {
-	const warp = 32
 	args := struct {
 		grads         [2]uint64
 		partial       uint64

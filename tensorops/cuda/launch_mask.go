@@ -21,7 +21,7 @@ func dropoutOf(x *exec, m tensorops.Mask) dropout {
 // masked reports whether an operation draws a mask.
 func masked(o *tensorops.Op) bool {
 	switch o.Kind {
-	case tensorops.KindDropout, tensorops.KindAttention, tensorops.KindAttentionGrad:
+	case tensorops.KindDropout, tensorops.KindJitter, tensorops.KindAttention, tensorops.KindAttentionGrad:
 		return o.Mask().P > 0
 	}
 	return false

@@ -14,7 +14,7 @@ var normLaunchers = map[tensorops.Kind]launcher{
 // few fours for each, in whole warps. Sums over a row depend on it, and so it depends on
 // nothing but the row.
 func rowThreads(cols int) int {
-	const elements, warp = 16, 32 // a thread's share
+	const elements = 16 // a thread's share
 	return min(max(ceil(ceil(cols, elements), warp)*warp, warp), 512)
 }
 
@@ -120,7 +120,6 @@ const (
 
 // start launches it. A warp has a row if it can keep it, else a block.
 func (n norm) start(x *exec) error {
-	const warp = 32
 	rows, cols, in := n.x.Rows(), n.x.Cols(), n.x
 	if rows == 0 || cols == 0 {
 		return nil
@@ -207,7 +206,7 @@ func (g *normGrad) joins(a tensorops.NormGradArgs) bool {
 func (g normGrad) wide() bool { return g.X.Cols() > 8*normThreads }
 
 func (g normGrad) start(x *exec) error {
-	const warp, least = 32, 8 // rows to a block
+	const least = 8 // rows to a block
 	rows, cols := g.X.Rows(), g.X.Cols()
 	if rows == 0 || cols == 0 {
 		return nil

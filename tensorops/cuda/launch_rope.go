@@ -1,10 +1,6 @@
 package cuda
 
-import (
-	"fmt"
-
-	"github.com/troupe-ml/troupe/tensorops"
-)
+import "github.com/troupe-ml/troupe/tensorops"
 
 // ropePairs is the most pairs of a launch, whose argument has their frequencies: ROPE_PAIRS of rope.cu. So no table
 // has to lie on the device, and a graph has its own.
@@ -16,27 +12,28 @@ type ropeArgs struct {
 	stride           int64
 	scale            float64
 	heads, width     int32
-	pairs            int32
+	apart, step      int32
 	firstPair, some  int32
 	period, first    int32
 	periods, inverse int32
-	halves           uint32
+	halves, _        uint32
 	frequencies      [ropePairs]float64
 }
 
 func rope(x *exec, o *tensorops.Op) error {
 	a := o.RoPE()
-	if a.Interleaved {
-		return fmt.Errorf("%w: a rotary embedding of pairs of neighbors", tensorops.ErrUnsupported)
-	}
 	if a.X.Len() == 0 {
 		return nil
 	}
 	bits, pairs, periods := halves(a.X), a.Rotation.Pairs(), a.X.Rows()/a.Period
 	args := ropeArgs{
 		x: address(a.X), starts: address(a.Starts), stride: int64(a.X.Stride()), scale: a.Rotation.Scale(),
-		heads: int32(a.Heads), width: int32(a.X.Cols() / a.Heads), pairs: int32(pairs), period: int32(a.Period), first: int32(a.First),
+		heads: int32(a.Heads), width: int32(a.X.Cols() / a.Heads), apart: int32(pairs), step: 1,
+		period: int32(a.Period), first: int32(a.First),
 		periods: int32(periods), inverse: number(a.Inverse), halves: bits,
+	}
+	if a.Interleaved {
+		args.apart, args.step = 1, 2
 	}
 	for first := 0; first < pairs; first += ropePairs {
 		some := min(ropePairs, pairs-first)

@@ -14,7 +14,6 @@ func attentionSink(x *exec, o *tensorops.Op) error {
 	if count == 0 {
 		return nil
 	}
-	const warp = 32
 	bits := halves(a.O)
 	return launch(x, mixed("attention_sink", bits), x.over(warp*count), &struct {
 		o, lse, sinks         uint64

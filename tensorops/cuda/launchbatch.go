@@ -17,7 +17,7 @@ type launchBatch struct {
 	copies  driver.Stream   // for those beside the kernels
 	events  [2]driver.Event // one for each of the two streams
 	staging staging
-	fault   []byte // page-locked: a copy of the stream's fault word, and of one id
+	fault   []byte // page-locked: copies of the stream's fault word, of one id, and of the word of checkedroutes.go
 
 	sub        tensorops.Submission
 	last       bool   // the list ends with it
@@ -29,6 +29,7 @@ type launchBatch struct {
 	fetches    []delivery
 	arriving   []*tensorops.Buffer // where large copies to the device arrive
 	kept       []tensorops.Tensor  // of the host's, which copies to the device read
+	routed     bool                // some of its operations read places, experts or offsets
 	checked    *tensorops.Op       // its last operation, if that may have met a bad id
 	collective *tensorops.Op       // to be started when it is complete
 	cause      *tensorops.Op       // of the collective, as the list has it
@@ -41,7 +42,8 @@ type delivery struct{ to, from []byte }
 const (
 	faultWord  = 0
 	faultID    = 8
-	faultBytes = 16
+	faultBytes = 16 // of these two
+	faultRoute = faultBytes
 )
 
 func newLaunchBatch(d *driver.Driver, s, copies driver.Stream) (f *launchBatch, err error) {
@@ -52,7 +54,7 @@ func newLaunchBatch(d *driver.Driver, s, copies driver.Stream) (f *launchBatch, 
 			return nil, err
 		}
 	}
-	if f.fault, err = d.AllocHost(faultBytes); err != nil {
+	if f.fault, err = d.AllocHost(faultBytes + routeBytes); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -89,7 +91,7 @@ func (f *launchBatch) reset() {
 	}
 	f.kept = f.kept[:0]
 	f.sub = tensorops.Submission{}
-	f.last, f.onItsOwn, f.aside, f.recorded = false, false, false, false
+	f.last, f.onItsOwn, f.aside, f.recorded, f.routed = false, false, false, false, false
 	f.err, f.checked, f.collective, f.cause = nil, nil, nil, nil
 }
 

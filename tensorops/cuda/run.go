@@ -44,7 +44,7 @@ func (s *stream) launch(f *launchBatch) {
 		f.err = fmt.Errorf("%s: %w", s.name, err)
 		return
 	}
-	ops := r.sub.List.Ops()
+	ops, first := r.sub.List.Ops(), r.op
 	for r.op < len(ops) {
 		goOn, err := s.start(f, ops[r.op:])
 		if err != nil { // of the operation that it has come to
@@ -56,6 +56,9 @@ func (s *stream) launch(f *launchBatch) {
 		}
 	}
 	f.last = r.op == len(ops)
+	if err := s.fetchRoutes(f, ops[first:r.op]); err != nil && f.err == nil {
+		f.err = fmt.Errorf("%s: %w", s.name, err)
+	}
 	if err := f.record(); err != nil {
 		if f.err == nil {
 			f.err = fmt.Errorf("%s: %w", s.name, err)

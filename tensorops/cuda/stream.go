@@ -82,7 +82,7 @@ func (s *stream) begin() (err error) {
 	if s.handle, err = d.NewStream(); err != nil {
 		return err
 	}
-	if s.fault, err = d.Alloc(faultBytes); err != nil {
+	if s.fault, err = d.Alloc(faultBytes + routeBytes); err != nil {
 		return err
 	}
 	if s.exec.variables.at, err = d.Alloc(limitMasks * variableBytes); err != nil {
@@ -93,7 +93,10 @@ func (s *stream) begin() (err error) {
 			return err
 		}
 	}
-	s.exec.stream, s.exec.fault = s.handle, uint64(s.fault)
+	s.exec.stream, s.exec.fault, s.exec.badRoute = s.handle, uint64(s.fault), uint64(s.fault)+faultBytes
+	if err := d.Clear(driver.Address(s.exec.badRoute), routeBytes/4, s.handle); err != nil {
+		return err
+	}
 	s.copies.kernels = s.handle
 	if err := s.copies.begin(); err != nil {
 		return err
@@ -254,6 +257,9 @@ func (s *stream) outcome(f *launchBatch) error {
 	f.deliver()
 	if f.err != nil {
 		return f.err
+	}
+	if err := f.checkRoutes(); err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	if err := f.check(); err != nil {
 		return s.failed(f.checked, err)

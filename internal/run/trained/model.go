@@ -111,9 +111,6 @@ func Open(o Options, tokenize bool) (t *Model, err error) {
 		}
 	}
 	kind, ordinal := config.SplitDevice(o.Device)
-	if kind == device.CUDA && c.Experts.Count > 0 {
-		return t, fmt.Errorf("%w: %s has experts, which compute only on the CPU; leave --device out", plan.ErrOptions, t.Checkpoint.Dir())
-	}
 	if t.Device, err = device.OpenKind(device.Options{Kind: kind, Ordinal: max(0, ordinal), Threads: o.Threads,
 		Kernels: o.Kernels}); err != nil {
 		return t, err

@@ -1,4 +1,4 @@
-// Dropout of activations, with what goes around it: y = x·mask/(1−P) + skip.
+// Dropout of activations, with what goes around it: y = x·mask/(1−P) + skip; and random factors near 1.
 #include "eight.cuh"
 #include "rng.cuh"
 
@@ -23,6 +23,33 @@ KERNEL(drop) {
 		if (a.skip != 0) {
 			const eight around = load8(a.skip, i, left, a.aligned, a.halves & 4);
 			EACH_OF_EIGHT(k) v.at[k] += around.at[k];
+		}
+		store8(a.y, i, v, left, a.aligned, a.halves & 1);
+	}
+}
+
+struct jitter_args {
+	float *y;
+	const float *x, *skip; // skip may be 0
+	i64 n;
+	dropout mask; // without a threshold
+	double p;
+	u32 aligned, halves;
+};
+
+// jitter: y = x·(1 + p·(2u − 1)) + skip, rounded as the CPU's device rounds.
+KERNEL(jitter) {
+	EACH_EIGHT(i, a.n) {
+		const i64 left = a.n - i;
+		eight v = load8(a.x, i, left, a.aligned, a.halves & 2), around = {};
+		if (a.skip != 0) around = load8(a.skip, i, left, a.aligned, a.halves & 4);
+		UNROLL for (int first = 0; first < 8; first += 4) {
+			const random_words words = mask_words(a.mask, i + first);
+			UNROLL for (int k = 0; k < 4; k++) {
+				const double u = ((double)words.at[k] + 1) / 4294967296.0;
+				const double y = __dmul_rn(v.at[first + k], __dadd_rn(1, __dmul_rn(a.p, 2 * u - 1)));
+				v.at[first + k] = (float)(a.skip != 0 ? __dadd_rn(y, around.at[first + k]) : y);
+			}
 		}
 		store8(a.y, i, v, left, a.aligned, a.halves & 1);
 	}

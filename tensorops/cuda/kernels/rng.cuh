@@ -31,22 +31,28 @@ struct dropout {
 	float scale; // 1/(1−P), by which the kept are multiplied
 };
 
-// dropout_factors are what four elements from index i of the tensor on are multiplied by.
-__device__ inline void dropout_factors(float factors[4], const dropout &d, u64 i) {
+// mask_words are the random words of four elements from index i of the tensor on.
+__device__ inline random_words mask_words(const dropout &d, u64 i) {
 	const u64 step = d.counters[0], at = d.counters[1] + i;
 	const int skip = (int)(at % 4);
 	random_words words = philox(d.key0, d.key1, step, at / 4);
-	random_words next = words;
+	random_words next = words, of;
 	if (skip > 0) next = philox(d.key0, d.key1, step, at / 4 + 1);
 	for (int j = 0; j < 4; j++) {
 		// Lane skip + j of the two blocks, found without an index that only memory knows.
-		u32 word = 0;
+		of.at[j] = 0;
 		for (int lane = 0; lane < 4; lane++) {
-			if (skip + j == lane) word = words.at[lane];
-			if (skip + j == lane + 4) word = next.at[lane];
+			if (skip + j == lane) of.at[j] = words.at[lane];
+			if (skip + j == lane + 4) of.at[j] = next.at[lane];
 		}
-		factors[j] = word >= d.threshold ? d.scale : 0;
 	}
+	return of;
+}
+
+// dropout_factors are what four elements from index i of the tensor on are multiplied by.
+__device__ inline void dropout_factors(float factors[4], const dropout &d, u64 i) {
+	const random_words words = mask_words(d, i);
+	for (int j = 0; j < 4; j++) factors[j] = words.at[j] >= d.threshold ? d.scale : 0;
 }
 
 #endif

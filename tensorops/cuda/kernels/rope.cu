@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al.: RoFormer, 2021): in each head the pair (i, i + pairs) turns by
-// position·frequency(i). The channels of a head behind these stay.
+// Rotary position embedding (Su et al.: RoFormer, 2021): in each head the pair (i, i + pairs), or
+// (2i, 2i + 1), turns by position·frequency(i). The channels of a head behind these stay.
 #include "four.cuh"
 
 #define ROPE_PAIRS 256 // of a launch: launch_rope.go knows it as ropePairs
@@ -10,11 +10,11 @@ struct rope_args {
 	i64 stride;
 	double scale; // of cosines and sines
 	int heads, width; // channels of a head
-	int pairs;        // of the whole rotation: how far the two of a pair are apart
+	int apart, step;  // how far the two of a pair are apart, and the first ones of two pairs
 	int first_pair, some; // pairs of this launch
 	int period, first;
 	int periods, inverse; // rows = periods·period
-	u32 halves;
+	u32 halves, pad;
 	double frequencies[ROPE_PAIRS]; // of this launch
 };
 
@@ -42,11 +42,11 @@ template <bool mixed> __device__ inline void turn(const rope_args &a) {
 			turned((double)(a.first + row - a.starts[n * a.period + row]) * a.frequencies[i], &s, &c);
 			sine = (float)((a.inverse ? -s : s) * a.scale), cosine = (float)(c * a.scale);
 		}
-		i64 pair = (n * a.period + row) * a.stride + a.first_pair + i;
+		i64 pair = (n * a.period + row) * a.stride + (i64)a.step * (a.first_pair + i);
 		for (int h = 0; h < a.heads; h++, pair += a.width) {
-			const float u = load_one<mixed>(a.x, pair, a.halves), v = load_one<mixed>(a.x, pair + a.pairs, a.halves);
+			const float u = load_one<mixed>(a.x, pair, a.halves), v = load_one<mixed>(a.x, pair + a.apart, a.halves);
 			store_one<mixed>(a.x, pair, u * cosine - v * sine, a.halves);
-			store_one<mixed>(a.x, pair + a.pairs, v * cosine + u * sine, a.halves);
+			store_one<mixed>(a.x, pair + a.apart, v * cosine + u * sine, a.halves);
 		}
 	}
 }

@@ -49,6 +49,7 @@ const (
 	Optimizer   Group = "optimizer"
 	Embeddings  Group = "embedding"
 	Columns     Group = "column sums"
+	Experts     Group = "experts" // routers, and rows on their way to experts
 	Roundings   Group = "roundings and copies"
 	Fills       Group = "fills"
 )

@@ -120,14 +120,9 @@ func skipped(c optest.Case, blas bool) bool {
 	mixed := strings.HasSuffix(c.Name, "/mixed")
 	blocks := strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=")
 	switch c.Kind {
-	case tensorops.KindCall, tensorops.KindRoute, tensorops.KindRouteGrad, tensorops.KindRouteStats, tensorops.KindDispatch,
-		tensorops.KindRouteCount, tensorops.KindRouteBias, tensorops.KindRowGate, tensorops.KindRowGateGrad, tensorops.KindJitter,
-		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad,
-		tensorops.KindGroupedColSum, tensorops.KindWeighBias, tensorops.KindBalanceLoads,
-		tensorops.KindSourceOffsets, tensorops.KindNarrowState, tensorops.KindWidenState, tensorops.KindDistill:
+	case tensorops.KindCall, tensorops.KindBalanceLoads, tensorops.KindSourceOffsets, tensorops.KindNarrowState,
+		tensorops.KindWidenState, tensorops.KindDistill:
 		return true
-	case tensorops.KindRoPE:
-		return blas || strings.Contains(c.Name, "/interleaved") // refused
 	case tensorops.KindCrossEntropy, tensorops.KindCrossEntropyJoin:
 		return blas || strings.Contains(c.Name, "/row factors") // refused
 	case tensorops.KindMatMul, tensorops.KindPack:

@@ -7,7 +7,7 @@ var kernels = make(map[string]costOf)
 
 func init() {
 	for _, family := range []map[string]costOf{actKernels, normKernels, lossKernels, embedKernels, moveKernels, optimKernels, productKernels(),
-		attentionKernels(), deltaKernels()} {
+		attentionKernels(), deltaKernels(), routeKernels, expertKernels, groupedKernels()} {
 		maps.Copy(kernels, family)
 	}
 }
@@ -52,6 +52,13 @@ type (
 		Mask            mask
 		Aligned, Halves uint32
 	}
+	jitterArgs struct {
+		Y, X, Skip      uint64
+		N               int64
+		Mask            mask
+		P               float64
+		Aligned, Halves uint32
+	}
 )
 
 // Arguments of gate.cu and rope.cu.
@@ -90,11 +97,11 @@ type (
 		Stride           int64
 		Scale            float64
 		Heads, Width     int32
-		Pairs            int32
+		Apart, Step      int32
 		FirstPair, Some  int32
 		Period, First    int32
 		Periods, Inverse int32
-		Halves           uint32
+		Halves, Pad      uint32
 		Frequencies      [256]float64
 	}
 )
@@ -123,6 +130,10 @@ var actKernels = map[string]costOf{
 		c.writes(either(a.Y, a.N, a.Halves, 0))
 		c.reads(either(a.X, a.N, a.Halves, 1), either(a.Skip, a.N, a.Halves, 2), a.Mask.counters())
 	}),
+	"jitter": line(Experts, func(a *jitterArgs, _ *Event, c *Cost) {
+		c.writes(either(a.Y, a.N, a.Halves, 0))
+		c.reads(either(a.X, a.N, a.Halves, 1), either(a.Skip, a.N, a.Halves, 2), a.Mask.counters())
+	}),
 	"gate": line(Activations, func(a *gateArgs, _ *Event, c *Cost) {
 		c.writes(either(a.Y, a.N, a.Halves, 0))
 		c.reads(either(a.Gate, a.N, a.Halves, 1), either(a.Up, a.N, a.Halves, 2))
@@ -142,7 +153,15 @@ var actKernels = map[string]costOf{
 	"rope": line(Embeddings, func(a *ropeArgs, _ *Event, c *Cost) {
 		size, rows := sizeOf(a.Halves, 0), int64(a.Period)*int64(a.Periods)
 		c.reads(array(a.Starts, rows, 4).again())
-		if a.Some == a.Pairs && 2*a.Pairs == a.Width { // all channels
+		if a.Step == 2 { // pairs of neighbors
+			for head := range int64(a.Heads) {
+				x := matrix(a.X+uint64(size*(head*int64(a.Width)+2*int64(a.FirstPair))), rows, 2*int64(a.Some), a.Stride, size)
+				c.writes(x)
+				c.reads(x)
+			}
+			return
+		}
+		if a.Some == a.Apart && 2*a.Apart == a.Width { // all channels
 			x := matrix(a.X, rows, int64(a.Heads)*int64(a.Width), a.Stride, size)
 			c.writes(x)
 			c.reads(x)
@@ -150,7 +169,7 @@ var actKernels = map[string]costOf{
 		}
 		for half := range int64(2) {
 			for head := range int64(a.Heads) {
-				at := a.X + uint64(size*(head*int64(a.Width)+int64(a.FirstPair)+half*int64(a.Pairs)))
+				at := a.X + uint64(size*(head*int64(a.Width)+int64(a.FirstPair)+half*int64(a.Apart)))
 				x := matrix(at, rows, int64(a.Some), a.Stride, size)
 				c.writes(x)
 				c.reads(x)
