@@ -42,6 +42,9 @@ func TestRefusedShadows(t *testing.T) {
 			}
 			continue
 		}
+		if e.Error != "" {
+			t.Fatalf("with %s: %v\n%s", mode, e, g.describe())
+		}
 		if end := g.await(t, "the run to end", place, patience, ended); e.Error != "" || end.Error != "" || end.Step != 2 {
 			t.Fatalf("with %s: %v, %v\n%s", mode, e, end, g.describe())
 		}

@@ -50,7 +50,7 @@ func (s *Stage) allocateRouters(l *tensorops.List) {
 }
 
 // RouterStats records the end of a step's statistics, and begins those of the next step. The returned function returns
-// them after the list has completed, in the model's order.
+// them after the list has completed, in the model's order. Of a tensor group, only the first rank returns any: all route the same tokens.
 func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 	for _, t := range s.routed {
 		l.Fetch(tensorops.HostBytes(t.host), t.sums)

@@ -339,7 +339,7 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 			}
 			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies
 			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce,
-				Exchange: a.What == tensorops.AllToAllV}
+				Exchange: g.dim == grid.Expert}
 			if sums {
 				whole := a.Src
 				if a.What == tensorops.AllGather {

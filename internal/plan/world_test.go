@@ -182,6 +182,9 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.context=2 parallel.zero=3 model.hidden=192 model.layers=8 pipeline.recompute=full",
 		"parallel.data=4 parallel.expert=2 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe pipeline.recompute=full",
 		"parallel.context=2 parallel.zero=1 model.family=gpt_oss",
+		"parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b model.family=gpt_oss",
+		"parallel.data=2 parallel.tensor=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
+			"model.family=gpt_oss",
 		"parallel.context=2 parallel.data=2 parallel.expert=4 pipeline.stages=2 pipeline.schedule=zb-h1 model.family=qwen3_moe " +
 			"pipeline.recompute=full",
 		"parallel.context=2 parallel.data=2 parallel.expert=2 parallel.expert_overlap=true parallel.order=dp-cp-pp pipeline.stages=2 " +
