@@ -75,7 +75,8 @@ type Op struct {
 	Of     string
 	OfStep bool
 	Later  bool // it overlaps with the actions that follow
-	// Exchange: it is one of an expert group, which carries tokens to their experts or back. Where an action of an overlapped pair would wait for it, it gives way.
+	// Exchange: it is one of an expert group, which carries tokens to their experts or back. Where an action of an overlapped pair would
+	// wait for it, it gives way.
 	Exchange bool
 }
 
