@@ -150,15 +150,7 @@ type ExpertLayer struct {
 
 // ExpertLayers lists the matrices of experts in the model's order.
 func (m *Model) ExpertLayers() (list []ExpertLayer) {
-	for _, l := range m.layers {
-		b := blockOf(l)
-		if b == nil {
-			continue
-		}
-		f, ok := b.ffn.(*expertFFN)
-		if !ok {
-			continue
-		}
+	for _, f := range m.withExperts() {
 		for i, u := range f.matrices() {
 			shape, names := u.param.Whole, expertModules(u.param)
 			one := ExpertLayer{Experts: shape[0], Parameter: names[1], Outputs: shape[1], Step: 1,

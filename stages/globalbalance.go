@@ -12,13 +12,8 @@ type loadSums map[*expertFFN]tensorops.Tensor
 
 // allocateLoads allocates the loads of the routers on this rank.
 func (s *Stage) allocateLoads(l *tensorops.List) {
-	for _, layer := range s.model.layers {
-		b := blockOf(layer)
-		if b == nil {
-			continue
-		}
-		f, ok := b.ffn.(*expertFFN)
-		if !ok || !f.spec.balancesGlobally() || s.byParam[f.router.param.Index] == nil {
+	for _, f := range s.model.withExperts() {
+		if !f.spec.balancesGlobally() || !f.isOn(s) {
 			continue
 		}
 		if s.loads == nil {
@@ -31,14 +26,9 @@ func (s *Stage) allocateLoads(l *tensorops.List) {
 
 // clearLoads ends the loads of a step.
 func (s *Stage) clearLoads(l *tensorops.List) {
-	if len(s.loads) == 0 {
-		return
-	}
-	for _, layer := range s.model.layers { // in a fixed order
-		if b := blockOf(layer); b != nil {
-			if f, ok := b.ffn.(*expertFFN); ok && s.loads[f].Valid() {
-				l.Fill(s.loads[f], 0)
-			}
+	for _, f := range s.model.withExperts() {
+		if t, has := s.loads[f]; has {
+			l.Fill(t, 0)
 		}
 	}
 }

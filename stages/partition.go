@@ -29,7 +29,7 @@ func (s *Stage) partition(p *Param) partition {
 
 // sections returns the number of sections of what this rank has of a parameter.
 func (s *Stage) sections(p *Param) int {
-	if !p.experts || s.blockedState() { // blocks go on over the experts, so expert groups refuse them
+	if !p.experts || s.blockedState() { // blocks continue from one expert to the next, so expert groups refuse them
 		return 1
 	}
 	a, b := s.opts.Data.size(), p.Whole[0]

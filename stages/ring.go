@@ -114,7 +114,7 @@ func (c *pass) ofBoth(kv tensorops.Tensor) [2]tensorops.Tensor {
 }
 
 // sendOn starts sending a tensor to the next rank of the context group, and allocates memory for
-// the tensor from the previous rank. It returns a number for AwaitOne: other transfers of the list, such as tokens of experts, go on.
+// the tensor from the previous rank. It returns a number for AwaitOne: other transfers of the list, such as tokens of experts, continue.
 func (c *pass) sendOn(t tensorops.Tensor) (arriving tensorops.Tensor, number int) {
 	arriving = c.AllocLike(t)
 	return arriving, c.beginCollective(tensorops.CollectiveArgs{What: tensorops.RingForward, Dst: arriving, Src: t,

@@ -1,6 +1,10 @@
 package stages
 
-import "github.com/troupe-ml/troupe/tensorops"
+import (
+	"iter"
+
+	"github.com/troupe-ml/troupe/tensorops"
+)
 
 // RouterStats are sums over the microbatches of a step of what a layer's router did. Layers whose weights are all
 // frozen have none.
@@ -23,15 +27,28 @@ type routerTotals struct {
 	globalHost [1]float64
 }
 
+// withExperts returns the layers with experts, each with its index in the model.
+func (m *Model) withExperts() iter.Seq2[int, *expertFFN] {
+	return func(yield func(int, *expertFFN) bool) {
+		for i, layer := range m.layers {
+			b := blockOf(layer)
+			if b == nil {
+				continue
+			}
+			if f, ok := b.ffn.(*expertFFN); ok && !yield(i, f) {
+				return
+			}
+		}
+	}
+}
+
+// isOn reports whether the layer of these experts is on this rank.
+func (f *expertFFN) isOn(s *Stage) bool { return s.byParam[f.router.param.Index] != nil }
+
 // allocateRouters allocates the statistics of the routers on this rank.
 func (s *Stage) allocateRouters(l *tensorops.List) {
-	for i, layer := range s.model.layers {
-		b := blockOf(layer)
-		if b == nil || frozenLayer(layer) {
-			continue
-		}
-		f, ok := b.ffn.(*expertFFN)
-		if !ok || s.byParam[f.router.param.Index] == nil {
+	for i, f := range s.model.withExperts() {
+		if frozenLayer(s.model.layers[i]) || !f.isOn(s) {
 			continue
 		}
 		n := tensorops.RouteCounts + f.spec.count

@@ -10,7 +10,7 @@ import (
 )
 
 // TestGlobalBalanceExact: a balance loss over the step's tokens has the same bits on 1, 2 and 4 stages under several schedules, recomputed,
-// and in a run that goes on under another layout. With ZeRO, in expert groups and with updates before the norm it has those of plain
+// and in a run that resumes under another layout. With ZeRO, in expert groups and with updates before the norm it has those of plain
 // replicas. The loads of a step begin with it: a validation between two steps changes nothing.
 func TestGlobalBalanceExact(t *testing.T) {
 	middle, end, few := testrun.Span()
