@@ -41,12 +41,17 @@ func join(saved []stages.Saved) ([]stages.Saved, error) {
 	return out, nil
 }
 
-// wholeOf returns the tensor of which v is a slice, with memory for all of it.
-func wholeOf(v stages.Saved) stages.Saved {
+func elements(shape []int) int {
 	n := 1
-	for _, d := range v.Whole {
+	for _, d := range shape {
 		n *= d
 	}
+	return n
+}
+
+// wholeOf returns the tensor of which v is a slice, with memory for all of it.
+func wholeOf(v stages.Saved) stages.Saved {
+	n := elements(v.Whole)
 	v.Shape, v.Whole, v.Slice = v.Whole, nil, stages.Slice{}
 	if v.DType == tensorops.Float32 {
 		v.Data = make([]float32, n)

@@ -79,11 +79,7 @@ func (s *Spec) withFrozen(saved []stages.Saved) ([]stages.Saved, error) {
 	}
 	numbers := make(map[string]int)
 	for _, v := range saved {
-		n := 1
-		for _, d := range v.Shape {
-			n *= d
-		}
-		numbers[v.Name] += n
+		numbers[v.Name] += elements(v.Shape)
 	}
 	for _, p := range s.Frozen.Params {
 		dtype, saves := s.Frozen.Types[p.Index]
