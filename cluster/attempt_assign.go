@@ -25,6 +25,9 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		if err := a.divide(as); err != nil {
 			return plan.Ranks{}, err
 		}
+		if err := a.dropDistantShadows(ctx, as); err != nil {
+			return plan.Ranks{}, err
+		}
 	} else if a.shadows.Any() {
 		if err := a.placeShadows(as); err != nil {
 			return plan.Ranks{}, err

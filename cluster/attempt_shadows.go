@@ -34,7 +34,7 @@ func (a *attempt) placeShadows(as plan.Assignment) error {
 	var err error
 	if s.Any() && a.renewal == nil { // a renewal keeps the shadows that there are: they have the state of the lost ranks
 		if err = a.shadowsFit(as, s); err == nil && auto {
-			err = as.Plan.CheckShadowCost(s, sites, cores)
+			err = as.Plan.CheckShadowCost(s, sites, cores, nil)
 		}
 	}
 	if err != nil && !auto {
@@ -90,6 +90,17 @@ func (a *attempt) warnShadows(as plan.Assignment) {
 	if as.Config.Cluster.Shadow == plan.ShadowOn && a.shadows.Why != "" && a.apart == "" {
 		a.apart = "cluster.shadow is on, but some ranks have no shadow: " + a.shadows.Why
 	}
+}
+
+// byRank returns the share of each rank.
+func (a *attempt) byRank(p *plan.Plan) []*share {
+	of := make([]*share, p.Grid().World())
+	for _, s := range a.shares {
+		for _, rank := range s.ranks {
+			of[rank] = s
+		}
+	}
+	return of
 }
 
 // sites returns where the ranks compute, and the cores of each one's worker.

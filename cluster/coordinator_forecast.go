@@ -96,12 +96,7 @@ func (a *attempt) placed(p *plan.Plan) (of []*share, f *Forecast, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	of = make([]*share, len(bytes))
-	for _, s := range a.shares {
-		for _, r := range s.ranks {
-			of[r] = s
-		}
-	}
+	of = a.byRank(p)
 	f = &Forecast{Apart: a.apart}
 	for r, s := range of {
 		name, needs, has := s.of(p.Config(), r, bytes, tensors)

@@ -20,7 +20,7 @@ func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	links := make([][]*wire.Link, len(busy))
 	for i, from := range busy {
 		var err error
-		if links[i], err = a.linksFrom(ctx, from); err != nil {
+		if links[i], err = a.linksFrom(ctx, from, busy); err != nil {
 			return nil, fmt.Errorf("worker %s: %w", from.Name, err)
 		}
 	}
@@ -30,7 +30,7 @@ func (a *attempt) links(ctx context.Context) (map[[2]string]*wire.Link, error) {
 // crowded is links, but all workers send at once, as they do in collectives.
 func (a *attempt) crowded(ctx context.Context) (map[[2]string]*wire.Link, error) {
 	busy := a.busy()
-	links, err := eachOf(busy, func(i int) ([]*wire.Link, error) { return a.linksFrom(ctx, busy[i]) })
+	links, err := eachOf(busy, func(i int) ([]*wire.Link, error) { return a.linksFrom(ctx, busy[i], busy) })
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func byEnds(workers []*share, links [][]*wire.Link) map[[2]string]*wire.Link {
 	return found
 }
 
-// linksFrom makes a worker measure the links to all others.
-func (a *attempt) linksFrom(ctx context.Context, from *share) ([]*wire.Link, error) {
+// linksFrom makes a worker measure the links to others.
+func (a *attempt) linksFrom(ctx context.Context, from *share, others []*share) ([]*wire.Link, error) {
 	var peers []*wire.Peer
-	for _, to := range a.busy() {
+	for _, to := range others {
 		if to != from {
 			peers = append(peers, to.peer())
 		}

@@ -127,6 +127,27 @@ func TestNetSlow(t *testing.T) {
 	}
 }
 
+// TestNetShadows: with cluster.shadow = "auto" ranks have shadows over a fast link and none over a slow one, which a run measures first.
+func TestNetShadows(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		link netlab.Link
+		none bool
+	}{{name: "fast"}, {name: "slow", link: netlab.Link{BitsPerSecond: 100e6}, none: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newNetwork(t, 2, 2, "pipeline.stages=2", "batch.sequences=1024", "batch.microbatch=32")
+			n.lab.SetLinks(c.link)
+			n.begin(t, 0)
+			n.finish(t)
+			events, _ := n.line.from(0)
+			none := slices.ContainsFunc(events, func(e event) bool { return e.Kind == "log" && e.Text == "the ranks have no shadows" })
+			if none != c.none {
+				t.Errorf("the log says that the ranks have no shadows: %v, want %v\n%s", none, c.none, n.describe())
+			}
+		})
+	}
+}
+
 // TestNetShortPartition: a worker that can't be reached for 2 s is not lost.
 func TestNetShortPartition(t *testing.T) {
 	n := newNetwork(t, 3, 60, "pipeline.stages=3")

@@ -204,16 +204,18 @@ func (p *Plan) newShadow(stage int, s tensorops.Stream, o stages.Options) (*stag
 // What a shadow costs, in nanoseconds for each parameter of a rank: the update at the holder, and sending and receiving the gradient, on
 // one core; and, for what the slowest rank waits until its gradient has arrived, the rate of the lane within a host and over TLS.
 const (
-	shadowNS     = 3.0
-	laneHereNS   = 4 / 12.0
-	laneTLSNS    = 4 / 1.9
-	coreFLOPS    = 88e9 // of matrix products
-	mostShadowed = 0.02 // the largest part of a step that cluster.shadow = "auto" allows
+	shadowNS      = 3.0
+	laneHereNS    = gradientBytes / 12.0
+	laneTLSNS     = gradientBytes / 1.9
+	coreFLOPS     = 88e9 // of matrix products
+	gradientBytes = 4    // of a parameter
+	mostShadowed  = 0.02 // the largest part of a step that cluster.shadow = "auto" allows
 )
 
 // CheckShadowCost returns an error if shadows at these places are predicted to make a step more than 2 % slower. cores has the cores of
-// each rank's process.
-func (p *Plan) CheckShadowCost(s Shadows, sites []Site, cores []int) error {
+// each rank's process, and rates the measured rate from each rank to the holder of its shadow, in bytes/s; nil, or 0 for a rank: none was
+// measured, and the network is taken for a fast one.
+func (p *Plan) CheckShadowCost(s Shadows, sites []Site, cores []int, rates []float64) error {
 	flops := p.RankFLOPs()
 	tokens := float64(p.cfg.Batch.Sequences * p.cfg.Model.Context)
 	ranksIn := make(map[string]int)
@@ -231,6 +233,9 @@ func (p *Plan) CheckShadowCost(s Shadows, sites []Site, cores []int) error {
 		lane := laneHereNS
 		if sites[h].Host != sites[rank].Host {
 			lane = laneTLSNS
+		}
+		if rates != nil && rates[rank] > 0 {
+			lane = max(lane, gradientBytes/rates[rank]*1e9)
 		}
 		cost = max(cost, p.trainedOf(p.stageOf(rank))*(shadowNS+lane)*1e-9)
 	}

@@ -290,17 +290,23 @@ func TestShadowBytes(t *testing.T) {
 // TestShadowCost: the predicted cost falls with the tokens of a step, and auto says what is too dear.
 func TestShadowCost(t *testing.T) {
 	at := sites("a0 b0")
-	check := func(sequences string) error {
+	check := func(sequences string, bytesPerS float64) error {
 		p, err := gridPlan(t, "pipeline.stages=2", "model.context=256", "model.hidden=64", sequences)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.CheckShadowCost(p.PlaceShadows(at, nil), at, []int{1, 1})
+		return p.CheckShadowCost(p.PlaceShadows(at, nil), at, []int{1, 1}, []float64{bytesPerS, bytesPerS})
 	}
-	if err := check("batch.sequences=2"); err == nil || !strings.Contains(err.Error(), "cluster.shadow") {
+	if err := check("batch.sequences=2", 0); err == nil || !strings.Contains(err.Error(), "cluster.shadow") {
 		t.Errorf("512 tokens a step: %v", err)
 	}
-	if err := check("batch.sequences=64"); err != nil {
+	if err := check("batch.sequences=64", 0); err != nil {
 		t.Errorf("16,384 tokens a step: %v", err)
+	}
+	if err := check("batch.sequences=64", 1e9); err != nil {
+		t.Errorf("16,384 tokens a step, 1 GB/s: %v", err)
+	}
+	if err := check("batch.sequences=64", 1e6); err == nil || !strings.Contains(err.Error(), "cluster.shadow") {
+		t.Errorf("16,384 tokens a step, 1 MB/s: %v", err)
 	}
 }
