@@ -14,7 +14,7 @@ var globalBalance = []string{"model.load_balancing_type=global_aux_loss", "model
 
 // TestExpertGroups: ranks in several processes that share experts, and the loads of their balance loss, have figures and files that are
 // bit-identical to those of one process in which each rank has all experts, also if a run resumes with groups of another size
-// or with ZeRO.
+// or with ZeRO, and if passes that take turns gather weights.
 func TestExpertGroups(t *testing.T) {
 	g := newGroup(t, new(group))
 	g.join(t, workers(4)...)
@@ -35,6 +35,13 @@ func TestExpertGroups(t *testing.T) {
 	if raceDetector {
 		return
 	}
+	// Matrices of which the ranks with the same experts have parts, and which two passes gather at the same time.
+	want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
+	wider := slices.Concat(sets, []string{"model.hidden=64", "model.experts=8", "model.ffn=64"})
+	trainHere(t, command{Config: smallRun, Sets: keys(t, want, wider)})
+	g.train(t, command{Config: smallRun, Sets: keys(t, out, wider, []string{"parallel.expert=2", "parallel.zero=3", "pipeline.stages=2",
+		"pipeline.schedule=1f1b", "parallel.expert_overlap=true"}), Workers: 4})
+	sameRun(t, want, out, 6)
 	// In tensor groups, and cut from context groups and replicas, beside such groups whose ranks have all experts.
 	for grid, expert := range map[string]string{"parallel.tensor=2": "parallel.expert=2", "parallel.context=2": "parallel.expert=4"} {
 		want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")

@@ -85,6 +85,9 @@ var gridTable = []struct {
 	{"dp4 ep4 zero-1, experts", []string{moe, "parallel.data=4", "parallel.expert=4", "parallel.zero=1"}, nil, "dp4, experts"},
 	{"pp2 dp4 ep2 zero-3, experts", []string{moe, "parallel.data=4", "parallel.expert=2", "parallel.zero=3", "pipeline.stages=2"}, nil,
 		"dp4, experts"},
+	{"dp4, wide, experts", []string{wide, moe, "parallel.data=4"}, nil, ""},
+	{"pp2 dp4 ep2 zero-3, overlap, wide, experts", []string{wide, moe, "parallel.data=4", "parallel.expert=2", "parallel.zero=3",
+		"parallel.expert_overlap=true", "pipeline.stages=2", "pipeline.schedule=1f1b"}, []string{"eager-1f1b"}, "dp4, wide, experts"},
 	{"pp2 dp2 ep2, experts", []string{moe, "parallel.data=2", "parallel.expert=2", "pipeline.stages=2"}, []string{"zb-h1", "gpipe"},
 		"dp2, experts"},
 	{"pp2 dp4 ep2, interleaved, experts", []string{moe, "parallel.data=4", "parallel.expert=2", "pipeline.stages=2", "pipeline.chunks=2",
@@ -166,7 +169,7 @@ func TestGridTable(t *testing.T) {
 		}
 		folder := t.TempDir()
 		ones := make(map[string]string)
-		for _, sets := range [][]string{nil, {wide}, {wide, large}, {moe}, {muon}} {
+		for _, sets := range [][]string{nil, {wide}, {wide, large}, {moe}, {wide, moe}, {muon}} {
 			kind := strings.Join(sets, " ")
 			ones[kind] = filepath.Join(folder, fmt.Sprint("one ", len(ones)))
 			trainHere(t, command{Config: smallRun, Sets: keys(t, ones[kind], base, sets)})

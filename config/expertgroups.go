@@ -28,10 +28,6 @@ func (c *checker) expertGroups() {
 			fmt.Sprintf("needs replicas with equally many microbatches, but %d microbatches a step are not divisible by %s", k,
 				c.say("parallel.data")), "change batch.sequences or batch.microbatch")
 	}
-	if c.clean("parallel.zero", "parallel.expert_overlap") && c.SharesWeights() && c.Parallel.ExpertOverlap {
-		c.disagree("parallel.zero", "parallel.expert_overlap", "gathers the weights of one pass at a time, but "+
-			c.say("parallel.expert_overlap")+" lets two passes take turns", "set expert_overlap = false, or zero = 2")
-	}
 	refuse("pipeline.post_validation", c.Pipeline.PostValidation,
 		"makes ranks exchange tokens in each layer, but post_validation may stop a rank in the middle of a step",
 		"set post_validation = false")

@@ -66,12 +66,9 @@ func (o *Options) checkExpertGroups() error {
 	if x.Copies != nil {
 		copies = x.Copies.Size()
 	}
-	switch {
-	case x.size()*copies != o.Data.size():
+	if x.size()*copies != o.Data.size() {
 		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(),
 			o.Data.size())
-	case o.Data.splitsWeights() && x.Overlap:
-		return fmt.Errorf("%w: two passes of ranks that share experts take turns, but ZeRO-3 gathers weights for one at a time", ErrModel)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -58,8 +59,12 @@ func TestExpertZero(t *testing.T) {
 						own := c.o
 						own.Data.Zero = zero
 						trainShared(t, c.cfg, own, c.ranks, group, largeWeights).mustBe(t, want, group)
-						if group > 1 && zero == 2 { // pairs of passes
+						if group > 1 && zero >= 2 { // pairs of passes
 							own.Experts.Overlap = true
+							trainShared(t, c.cfg, own, c.ranks, group, largeWeights).mustBe(t, want, group)
+						}
+						if group > 1 && zero == 3 && !raceDetector {
+							own.Data.HoldWeights = true
 							trainShared(t, c.cfg, own, c.ranks, group, largeWeights).mustBe(t, want, group)
 						}
 					})
@@ -128,6 +133,100 @@ func TestExpertZeroMemory(t *testing.T) {
 			if got := dry.Memory().InUse; got < want || float64(got) > 1.02*float64(want) {
 				t.Errorf("groups of %d, zero %d: %d bytes, want about %d", group, zero, got, want)
 			}
+		}
+	}
+}
+
+// TestPairGathers: the passes of a pair gather a weight that both need at a time once, and each of them frees what only it needs. With
+// HoldWeights the chunks of both stay whole.
+func TestPairGathers(t *testing.T) {
+	const ranks, group = 4, 2
+	for _, c := range []struct {
+		layers  int
+		cuts    []int // after which layer each chunk ends; the pair is a forward of the first one and a backward of the last one
+		hold    bool
+		gathers int // of all layers, in the pair
+		whole   int // layers whose weights are whole at a time, in the pair
+	}{
+		{2, []int{2}, false, 2, 2},      // each pass needs the layers of the other one
+		{4, []int{4}, false, 6, 4},      // they meet in the middle
+		{4, []int{2, 4}, false, 4, 4},   // they have none in common
+		{4, []int{2, 4}, true, 0, 4},    // all are whole
+		{6, []int{2, 4, 6}, true, 2, 4}, // the first chunk was left
+	} {
+		cfg := zeroExperts
+		cfg.Layers, cfg.Context = c.layers, 2 // few activations beside the weights
+		const ofLayer = 3 * 4 * 8 / group * 64 * 64 // bytes of the matrices of a rank's experts, which ranks have parts of
+		m, dry := newModel(t, cfg), tensorops.NewDryStream()
+		var chunks []stages.ChunkSpec
+		first := 1
+		for i, cut := range c.cuts {
+			chunks = append(chunks, stages.ChunkSpec{Chunk: i, First: first, Last: 1 + cut})
+			first = 1 + cut
+		}
+		s, err := stages.NewStage(m, dry, chunks, stages.Options{Optimizer: adamw,
+			Data: stages.DataParallel{Group: tensorops.DryGroup{Members: ranks}, Zero: 3, WholeGrads: true, HoldWeights: c.hold},
+			Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Members: group}, Copies: tensorops.DryGroup{Members: ranks / group},
+				Rows: cfg.Context, Overlap: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := dry.Memory().InUse
+		edge := func(l *tensorops.List) tensorops.Tensor {
+			return l.Alloc(tensorops.Float32, 1, cfg.Context, cfg.Hidden)
+		}
+		act := func(l *tensorops.List, typ scheduler.Type, chunk, index int) func() {
+			return func() {
+				mb := microbatches(cfg, 1, 2, 1)[index]
+				in := edge(l)
+				for _, out := range stages.Act(l, s, scheduler.Action{Type: typ, Chunk: int32(chunk), Microbatch: int32(index)}, &mb, in) {
+					l.Free(out)
+				}
+			}
+		}
+		var gathered int
+		run := func(passes func(l *tensorops.List) []func()) {
+			l := dry.NewList()
+			stages.ActTogether(s, passes(l)...)
+			gathered = 0
+			for _, op := range l.Ops() {
+				if op.Kind == tensorops.KindCollective && op.Collective().What == tensorops.AllGather && op.Collective().Later {
+					gathered++
+				}
+			}
+			if err := tensorops.Run(dry, l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := len(c.cuts) - 1
+		alone := 0
+		for chunk := range c.cuts {
+			run(func(l *tensorops.List) []func() { return []func(){act(l, scheduler.F, chunk, 0)} })
+			alone += gathered
+		}
+		each := alone / c.layers // weights of a layer
+		if each == 0 || alone != each*c.layers {
+			t.Fatalf("%+v: forwards gather %d weights of %d layers", c, alone, c.layers)
+		}
+		run(func(l *tensorops.List) []func() {
+			return []func(){act(l, scheduler.F, 0, 1), act(l, scheduler.B, last, 0)}
+		})
+		if gathered != c.gathers*each {
+			t.Errorf("%+v: the pair gathers %d weights, want those of %d layers, %d each", c, gathered, c.gathers, each)
+		}
+		if took := float64(dry.Memory().Peak-before) / ofLayer; took < float64(c.whole) || took > float64(c.whole)+1 {
+			t.Errorf("%+v: the step takes the memory of the weights of %.2f layers", c, took)
+		}
+		l := dry.NewList()
+		s.Reset(l)
+		if err := tensorops.Run(dry, l); err != nil {
+			t.Fatal(err)
+		}
+		if after := dry.Memory().InUse; after != before {
+			t.Errorf("%+v: %d bytes before the step, and %d after", c, before, after)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -191,18 +191,19 @@ func (s *Stage) layerDone(l *tensorops.List, c *chunk, i, microbatches int) {
 // limitBegun limits the collectives in progress beside a list; a group limits how many it tracks.
 const limitBegun = 256
 
-// beginCollective records the start of a collective: of the replicas, if it names no other group.
-func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) {
+// beginCollective records the start of a collective: of the replicas, if it names no other group. It returns the number for AwaitOne.
+func (s *Stage) beginCollective(l *tensorops.List, a tensorops.CollectiveArgs) (number int) {
 	if l.Begun() >= limitBegun {
 		l.Await()
 	}
 	if a.Group == nil {
 		a.Group = s.opts.Data.Group
 	}
-	l.Begin(a)
+	number = l.Begin(a)
 	if s.opts.NoOverlap {
 		l.Await()
 	}
+	return number
 }
 
 // addReplicas records the sum of all gradients over the replicas, except those that layerDone has

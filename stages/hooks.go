@@ -32,7 +32,7 @@ func (s *Stage) hooksOf() (all hooks) {
 		all = append(all, sharedPositions{stage: s})
 	}
 	if o.Data.splitsWeights() {
-		all = append(all, &gatheredWeights{stage: s})
+		all = append(all, gatheredWeights{stage: s})
 	}
 	if o.Data.splitsGrads() || o.BriefGrads {
 		all = append(all, gradRoom{stage: s})

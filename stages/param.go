@@ -117,6 +117,8 @@ type localParam struct {
 	// With ZeRO-3: this rank's part of the weight, with padding.
 	splitsWeight bool
 	weightPart   tensorops.Tensor
+	weightUsers  int              // layers of passes that need the whole weight now
+	arriving     int              // number of the collective that gathers it (tensorops.List.Begin); 0: it has arrived
 	paddedWeight tensorops.Tensor // the whole weight while it arrives, if it does so with gaps: see partition.gaps
 	// The memory of a quantized weight; nil: it is not quantized.
 	blocks *blocks

@@ -22,7 +22,8 @@ type pass struct {
 	// weightsToo says that this layer's weight gradient is requested right after its input
 	// gradient. Then the input gradient may record parts of it while it waits for other ranks.
 	weightsToo bool
-	turn       *turn // of a pass that is recorded together with others; nil: it is alone
+	turn       *turn      // of a pass that is recorded together with others; nil: it is alone
+	gathering  *gathering // of weights of which ranks keep parts; nil: there are none, or the pass needs none
 	// firstRow is the first row of the microbatch that a linear layer computes, if these are not all.
 	firstRow int
 }

@@ -113,7 +113,7 @@ type Stage struct {
 	parts       partExchange     // for a stage whose replicas have parts of the optimizer state
 	expertParts partExchange     // for parameters that an expert group divides
 	homes       []homeRound      // of matrices of which this rank has a part, and Muon needs all
-	holding     *chunk           // chunk whose weights may be gathered, if replicas have parts of them
+	holding     []*chunk         // with HoldWeights: chunks whose weights may be gathered, the latest last
 	normsT      tensorops.Tensor // [len(local)] float64 on the device
 	routers     map[*expertFFN]*routerTotals
 	routed      []*routerTotals // the same in the model's order

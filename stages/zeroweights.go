@@ -9,8 +9,19 @@ import (
 // ZeRO-3: the replicas also share the weights. A rank has its part of each large weight, and a
 // layer's whole weights only while it computes with them. Meanwhile the next layer's weights are
 // gathered, and those of the previous layer are freed. So each pass of a microbatch gathers the
-// weights again; with HoldWeights, only the first of a chunk's consecutive passes does. All
-// replicas must record the same passes in the same order, also in validation.
+// weights again; with HoldWeights, only the first of a chunk's consecutive passes does.
+//
+// Two passes that take turns (Together) walk through their layers at the same time, of one chunk or
+// of two. A gathered weight counts the layers that need it now. A layer that needs a weight which the
+// other pass has gathered, or is gathering, gathers none; the last one frees it.
+//
+// All replicas must record the same passes in the same order, also in validation. What a list gathers
+// follows from the passes that it records, their turns (scheduler.Turns) and the weights that are
+// whole at its beginning, and never from the time at which something arrives. So all replicas begin
+// the same collectives in the same order, between those of their expert groups, and wait for them at
+// the same places. The first one that has not ended in that order has been begun by all of its members
+// or will be: none of them waits for a later one. Package world proves it for the whole grid, from
+// recorded lists.
 
 // splitWeight allocates this rank's part of a weight, and reports whether it keeps only that.
 // Vectors and small weights stay whole.
@@ -34,34 +45,28 @@ func (s *Stage) ownWeight(h *localParam) tensorops.Tensor {
 type gatheredWeights struct {
 	noHook
 	stage *Stage
-	now   *gathering // of the pass being recorded
 }
 
-func (g *gatheredWeights) beforeLayers(p *pass, backward bool) {
-	g.now = g.stage.gather(p.List, p.chunk, backward, p.mb.Train)
+func (g gatheredWeights) beforeLayers(p *pass, backward bool) {
+	p.gathering = g.stage.gather(p.List, p.chunk, backward, p.mb.Train)
 }
-func (g *gatheredWeights) beforeLayer(_ *pass, i int) { g.now.before(i) }
-func (g *gatheredWeights) afterLayer(_ *pass, i int)  { g.now.after(i) }
+func (gatheredWeights) beforeLayer(p *pass, i int) { p.gathering.before(i) }
+func (gatheredWeights) afterLayer(p *pass, i int)  { p.gathering.after(i) }
 
 // gathering walks through the layers of a chunk in the order of a pass.
 type gathering struct {
 	s      *Stage
 	l      *tensorops.List
 	c      *chunk
-	back   bool          // the pass is a backward
-	layers []int         // layers that need weights, in the order of the pass
-	began  int           // number of layers started
-	await  bool          // some weights have not arrived yet
-	padded []*localParam // weights that have not arrived yet and do so with gaps
+	back   bool  // the pass is a backward
+	layers []int // layers that need weights, in the order of the pass
+	began  int   // number of layers started
 }
 
 // gather starts a pass. Its layers are those that compute with weights, in the order of the pass.
 func (s *Stage) gather(l *tensorops.List, c *chunk, backward, train bool) *gathering {
 	g := &gathering{s: s, l: l, c: c, back: backward}
-	if s.holding != c {
-		s.letGo(l)
-		s.holding = c
-	}
+	s.turnTo(l, c)
 	for i, layer := range c.layers {
 		e, _ := layer.(*embedding)
 		switch sym := layer.symbol(); {
@@ -88,10 +93,8 @@ func (g *gathering) before(i int) {
 	for ; g.began <= at; g.began++ {
 		g.start(g.layers[g.began])
 	}
-	if g.await {
-		g.l.Await()
-		g.await = false
-		g.closeGaps()
+	for _, h := range g.split(i) {
+		g.arrive(h)
 	}
 	if g.began < len(g.layers) {
 		g.start(g.layers[g.began])
@@ -99,21 +102,21 @@ func (g *gathering) before(i int) {
 	}
 }
 
+// start takes a layer's weights, and gathers those that no other layer has.
 func (g *gathering) start(i int) {
 	for _, h := range g.split(i) {
-		if h.w.Valid() || g.l.Err() != nil { // the previous layer has it, too
+		if h.weightUsers++; h.w.Valid() || g.l.Err() != nil {
 			continue
 		}
 		group, each := g.s.copiesOf(h.param), h.weightPart.Len()
 		t := g.l.Alloc(h.weightPart.DType(), group.Size(), each)
 		if g.l.Err() != nil {
-			return
+			continue
 		}
-		g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each), Group: group})
-		g.await = true
+		h.arriving = g.s.beginCollective(g.l, tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: t, Src: h.weightPart.View(1, each),
+			Group: group})
 		if g.s.partition(h.param).gaps() {
 			h.paddedWeight = t
-			g.padded = append(g.padded, h)
 			h.w = g.l.Alloc(t.DType(), h.param.Shape...)
 			continue
 		}
@@ -121,32 +124,31 @@ func (g *gathering) start(i int) {
 	}
 }
 
-// closeGaps records the copies of weights that have arrived with gaps between their elements.
-func (g *gathering) closeGaps() {
-	for _, h := range g.padded {
-		x := g.s.partition(h.param)
-		x.eachSection(func(at, padded int) {
-			g.l.Copy(within(h.w, at, at+x.section), within(h.paddedWeight, padded, padded+x.section))
-		})
-		free(g.l, &h.paddedWeight)
-	}
-	g.padded = g.padded[:0]
-}
-
-// after frees a layer's weights, except those that the next layer also uses.
-func (g *gathering) after(i int) {
-	at := slices.Index(g.layers, i)
-	if at < 0 || g.s.opts.Data.HoldWeights {
+// arrive waits for a weight that this pass or another one of the list gathers, and closes the gaps between its elements.
+func (g *gathering) arrive(h *localParam) {
+	if h.arriving == 0 || g.l.Err() != nil {
 		return
 	}
-	var next []*localParam
-	if at+1 < len(g.layers) {
-		next = g.split(g.layers[at+1])
+	g.l.AwaitOne(h.arriving)
+	h.arriving = 0
+	if !h.paddedWeight.Valid() {
+		return
+	}
+	x := g.s.partition(h.param)
+	x.eachSection(func(at, padded int) {
+		g.l.Copy(within(h.w, at, at+x.section), within(h.paddedWeight, padded, padded+x.section))
+	})
+	free(g.l, &h.paddedWeight)
+}
+
+// after frees a layer's weights, except those that another layer needs: the next one, or one of the pass that takes turns.
+func (g *gathering) after(i int) {
+	if !slices.Contains(g.layers, i) {
+		return
 	}
 	for _, h := range g.split(i) {
-		if h.w.Valid() && !slices.Contains(next, h) {
-			g.l.Free(h.w)
-			h.w = tensorops.Tensor{}
+		if h.weightUsers--; h.weightUsers == 0 && !g.s.opts.Data.HoldWeights {
+			free(g.l, &h.w)
 		}
 	}
 }
@@ -165,12 +167,38 @@ func (g *gathering) split(i int) (hs []*localParam) {
 	return hs
 }
 
+// turnTo notes that a pass of a chunk begins. With HoldWeights it frees the weights of the chunk that was left longest ago, but not
+// those of the pass with which this one takes turns.
+func (s *Stage) turnTo(l *tensorops.List, c *chunk) {
+	if !s.opts.Data.HoldWeights {
+		return
+	}
+	most := 1
+	if s.opts.Experts.Overlap {
+		most = 2 // passes take turns
+	}
+	s.holding = append(slices.DeleteFunc(s.holding, func(other *chunk) bool { return other == c }), c)
+	if len(s.holding) <= most {
+		return
+	}
+	left := s.holding[0]
+	s.holding = slices.Delete(s.holding, 0, 1)
+	for _, layer := range left.layers {
+		for _, u := range layer.uses() {
+			if h := s.byParam[u.param.Index]; h.splitsWeight && h.weightUsers == 0 {
+				free(l, &h.w)
+			}
+		}
+	}
+}
+
 // letGo frees all gathered weights.
 func (s *Stage) letGo(l *tensorops.List) {
 	for _, h := range s.local {
 		if h.splitsWeight {
 			free(l, &h.w, &h.paddedWeight)
+			h.weightUsers, h.arriving = 0, 0
 		}
 	}
-	s.holding = nil
+	s.holding = s.holding[:0]
 }

@@ -196,7 +196,7 @@ type turn struct {
 }
 
 // inTurns returns the steps of lists that are recorded into one, each of which gives way to the next where it would wait for an
-// exchange of tokens: see stages.ActTogether.
+// exchange of tokens: see stages.ActTogether. With ZeRO-3, a weight that both lists gather at a time counts twice.
 func inTurns(lists ...[]step) (all []step, turns []turn) {
 	parts, lengths := make([][][]step, len(lists)), make([]int, len(lists))
 	for i, steps := range lists {

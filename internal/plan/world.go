@@ -178,7 +178,8 @@ func (g recordGroups) ofRank(l world.Lists, rank int) world.Lists {
 		}
 		return own
 	}
-	out := world.Lists{Tied: world.Tied{With: slices.Clone(l.Tied.With), Ops: put(l.Tied.Ops)}, Norms: put(l.Norms), Update: put(l.Update)}
+	out := world.Lists{Together: l.Together, Tied: world.Tied{With: slices.Clone(l.Tied.With), Ops: put(l.Tied.Ops)}, Norms: put(l.Norms),
+		Update: put(l.Update)}
 	for _, ops := range l.Actions {
 		out.Actions = append(out.Actions, put(ops))
 	}
@@ -247,29 +248,31 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 		}
 		return ops
 	}
+	lists.Together = p.pairsShareWeights()
+	row := listsOf(t.Ranks[stage], lists.Together)
+	own := firstOfKinds(row, as)
 	if of > 0 { // the number of recorded ones
-		of = 0
-		for i := range t.Microbatches {
-			if m := int32(i); as(m) == m {
-				of++
-			}
-		}
+		of = len(own)
 	}
 	d := p.newDry(st, stage, t, of)
 	d.tensor = p.grid.Coordinates(rank)[grid.Tensor]
-	recorded := make(map[scheduler.Action][]world.Op)
-	for _, a := range t.Ranks[stage] {
-		if a.Overlap = false; as(a.Microbatch) != a.Microbatch {
+	recorded := make(map[listKind][]world.Op)
+	for _, list := range row {
+		some := slices.DeleteFunc(slices.Clone(list), func(a scheduler.Action) bool { return !own[a.Microbatch] })
+		if len(some) == 0 {
 			continue
 		}
-		recorded[a] = record("gradients", func(l *tensorops.List) { d.act(l, a) })
+		ops := record("gradients", func(l *tensorops.List) { d.together(l, some) })
+		if k := kindOf(list, as); recorded[k] == nil && len(some) == len(list) {
+			recorded[k] = ops
+		}
 		if t.ForwardOnly {
-			st.Finish(int(a.Chunk), int(a.Microbatch))
+			st.Finish(int(list[0].Chunk), int(list[0].Microbatch))
 		}
 	}
-	for _, a := range t.Ranks[stage] {
-		a.Overlap, a.Microbatch = false, as(a.Microbatch)
-		lists.Actions = append(lists.Actions, recorded[a])
+	for _, list := range row {
+		lists.Actions = append(lists.Actions, recorded[kindOf(list, as)])
+		lists.Actions = append(lists.Actions, make([][]world.Op, len(list)-1)...)
 	}
 	if t.ForwardOnly {
 		return lists, err

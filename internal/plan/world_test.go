@@ -194,6 +194,11 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 		"parallel.data=4 parallel.expert=2 parallel.zero=3 model.family=qwen3_moe model.hidden=128 model.expert_ffn=128 model.layers=8",
 		"parallel.data=4 parallel.expert=2 parallel.zero=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
 			"model.family=qwen3_moe model.hidden=128 model.expert_ffn=128",
+		"parallel.data=4 parallel.expert=2 parallel.zero=3 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
+			"model.family=qwen3_moe model.hidden=128 model.expert_ffn=128 model.layers=8 batch.sequences=32",
+		"parallel.data=4 parallel.expert=2 parallel.zero=3 parallel.expert_overlap=true pipeline.stages=2 pipeline.chunks=2 " +
+			"pipeline.schedule=dualpipev model.family=mixtral model.hidden=128 model.ffn=128 model.layers=8 batch.sequences=32 " +
+			"pipeline.recompute=partial pipeline.recompute_keep=1",
 		"parallel.data=2 parallel.expert=2 pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev model.family=mixtral " +
 			"batch.sequences=24",
 		"parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.chunks=2 pipeline.schedule=dualpipev " +

@@ -35,7 +35,7 @@
 //
 // [Orders] makes the world of a grid from its tables and the lists of each rank. Before a run begins, package plan
 // records the lists in a dry run (internal/plan/world.go); of a long row it records some microbatches, which stand for
-// the others. Two tests hold the model: TestWorldIsWhatRanksDo (internal/plan) compares the supposed collectives
-// with those that the streams of real runs begin. TestAgree compares the verdicts with 10,000 real executions in groups of
-// package collective.
+// the others. An overlapped pair whose passes gather weights for each other is recorded as one list. Two tests hold the
+// model: TestWorldIsWhatRanksDo (internal/plan) compares the supposed collectives with those that the streams of real
+// runs begin. TestAgree compares the verdicts with 10,000 real executions in groups of package collective.
 package world

@@ -30,9 +30,11 @@ type Orders struct {
 // Lists has a rank's collectives.
 type Lists struct {
 	Actions [][]Op // by place in the rank's row
-	Tied    Tied
-	Norms   []Op // once all parts have arrived
-	Update  []Op // after the decision on the step
+	// Together says that the operations of an overlapped pair were recorded as one list, in turns. Its first action has all of them.
+	Together bool
+	Tied     Tied
+	Norms    []Op // once all parts have arrived
+	Update   []Op // after the decision on the step
 }
 
 // Tied describes the exchange of tied weights' gradients after a rank's row: it sends parts to other ranks and receives parts from
@@ -213,7 +215,7 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 			step.Name += a.String()
 			b.messages(&step, rank, t, report, a)
 			if k < len(lists.Actions) {
-				ops = append(ops, ofAction(lists.Actions[k], a, scheduler.Width(row, i) > 1))
+				ops = append(ops, ofAction(lists.Actions[k], a, scheduler.Width(row, i) > 1 && !lists.Together))
 			}
 		}
 		switch {
@@ -221,7 +223,7 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 		case row[i].Part > 0:
 			step.Ops = ofParts(row[i:i+len(ops)], ops)
 		default:
-			step.Ops = inOneList(ops, b.Overlap)
+			step.Ops = inOneList(ops, b.Overlap && !lists.Together)
 		}
 		r.Steps = append(r.Steps, step)
 	}
