@@ -13,13 +13,12 @@ import "github.com/troupe-ml/troupe/tensorops"
 // counted is how a microbatch counts in the balance of a router.
 type counted struct {
 	experts tensorops.Tensor // the experts of each row, −1 in rows that do not count; invalid: all rows count
-	loads   tensorops.Tensor // see tensorops.RouteOpts.Loads; invalid: this rank has all rows
-	number  int              // of the sum of the loads, see tensorops.List.Begin; 0: it is complete
+	loadSum                  // see tensorops.RouteOpts.Loads; without loads this rank has all rows, or nothing needs them
 }
 
 func (n *counted) drop(l *tensorops.List) {
-	free(l, &n.experts, &n.loads)
-	n.number = 0
+	free(l, &n.experts)
+	n.loadSum.drop(l)
 }
 
 // choices returns the experts of each row, −1 in rows that do not count.
@@ -39,19 +38,12 @@ func (f *expertFFN) beginCount(c *pass, s *expertState) {
 	if c.stage.opts.Context.size() <= 1 || f.spec.balancesGlobally() { // see beginLoads, whose ranks include these
 		return
 	}
-	n.loads = c.Alloc(tensorops.Float32, max(f.spec.route(c.mb.Sequences).Sequences, 1), f.spec.count)
-	c.Fill(n.loads, 0)
-	c.RouteCount(n.loads, s.choices())
-	n.number = c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: n.loads, Src: n.loads, How: tensorops.Sum,
-		Group: c.stage.opts.Context.Group})
+	n.loadSum = f.beginLoadSum(c, s, max(f.spec.route(c.mb.Sequences).Sequences, 1), c.stage.opts.Context.Group)
 }
 
 // routeGrad returns the options of the router's gradient, after a wait for the loads.
 func (f *expertFFN) routeGrad(c *pass, s *expertState) tensorops.RouteOpts {
-	if n := &s.counted; n.number > 0 {
-		c.AwaitOne(n.number)
-		n.number = 0
-	}
+	s.counted.end(c)
 	o := f.spec.routeGrad(c.mb.Sequences*(c.whole()-c.mb.Extra), c.mb.Sequences)
 	o.Loads = s.counted.loads
 	return o

@@ -7,8 +7,8 @@ import "github.com/troupe-ml/troupe/tensorops"
 // microbatches in every layout, a forward that is recomputed counts once, and a validation exchanges nothing. Loads are whole numbers
 // of float32, exact up to MaxLoad, so the order in which replicas are added changes no bit.
 
-// loadSums are the loads of the step's microbatches so far, of each router with such a balance loss.
-type loadSums map[*expertFFN]tensorops.Tensor
+// stepLoads are the loads of the step's microbatches so far, of each router with such a balance loss.
+type stepLoads map[*expertFFN]tensorops.Tensor
 
 // allocateLoads allocates the loads of the routers on this rank.
 func (s *Stage) allocateLoads(l *tensorops.List) {
@@ -17,9 +17,9 @@ func (s *Stage) allocateLoads(l *tensorops.List) {
 			continue
 		}
 		if s.loads == nil {
-			s.loads = make(loadSums)
+			s.loads = make(stepLoads)
 		}
-		s.loads[f] = l.Alloc(tensorops.Float32, f.spec.count)
+		s.loads[f] = l.Alloc(tensorops.Float32, 1, f.spec.count)
 		l.Fill(s.loads[f], 0)
 	}
 }
@@ -36,38 +36,23 @@ func (s *Stage) clearLoads(l *tensorops.List) {
 // balancesGlobally reports whether the layer has the balance loss of BalanceConfig.Global.
 func (x expertSpec) balancesGlobally() bool { return x.global && x.balance != 0 }
 
-// sharing is an exchange of loads that is under way.
-type sharing struct {
-	loads  tensorops.Tensor // of this microbatch on all replicas
-	number int              // see tensorops.List.Begin; 0: there are no replicas
-}
-
 // beginLoads counts the microbatch's loads, and starts their sum over the replicas.
-func (f *expertFFN) beginLoads(c *pass, s *expertState) (e sharing) {
+func (f *expertFFN) beginLoads(c *pass, s *expertState) loadSum {
 	if !f.spec.balancesGlobally() {
-		return e
+		return loadSum{}
 	}
-	e.loads = c.Alloc(tensorops.Float32, f.spec.count)
-	c.Fill(e.loads, 0)
-	c.RouteCount(e.loads, s.choices())
-	if g := c.stage.opts.Data.Group; c.stage.opts.Data.size() > 1 {
-		e.number = c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: e.loads, Src: e.loads, How: tensorops.Sum,
-			Group: g})
-	}
-	return e
+	return f.beginLoadSum(c, s, 1, c.stage.opts.Data.Group)
 }
 
 // endLoads adds the loads to those of the step, and the gradient of the balance loss to that of the logits.
-func (f *expertFFN) endLoads(c *pass, s *expertState, e sharing) {
+func (f *expertFFN) endLoads(c *pass, s *expertState, n loadSum) {
 	if !f.spec.balancesGlobally() {
 		return
 	}
-	if e.number > 0 {
-		c.AwaitOne(e.number)
-	}
+	n.end(c)
 	all := c.stage.loads[f]
-	c.Add(all, all, e.loads)
-	c.Free(e.loads)
+	c.Add(all, all, n.loads)
+	n.drop(c.List)
 	var sum tensorops.Tensor
 	if t := c.stage.routers[f]; t != nil {
 		sum = t.global

@@ -117,7 +117,7 @@ type Stage struct {
 	normsT      tensorops.Tensor // [len(local)] float64 on the device
 	routers     map[*expertFFN]*routerTotals
 	routed      []*routerTotals // the same in the model's order
-	loads       loadSums        // of routers that balance globally
+	loads       stepLoads       // of routers that balance globally
 	turn        *turn           // of the pass that Together records now; nil: there is none
 }
 
