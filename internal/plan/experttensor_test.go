@@ -28,12 +28,6 @@ func TestTensorExperts(t *testing.T) {
 // among expert groups or whole, and a rank has its part of the experts.
 func TestTensorExpertCopies(t *testing.T) {
 	sets := []string{"optimizer.name=adamw", "model.family=qwen3_moe", "model.experts=8", "parallel.tensor=2", "parallel.data=4"}
-	sum := func(all []int64) (n float64) {
-		for _, b := range all {
-			n += float64(b)
-		}
-		return n
-	}
 	for _, c := range []struct {
 		expert string
 		copies int // ranks that make one
@@ -42,23 +36,15 @@ func TestTensorExpertCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := p.CheckpointBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		copies, err := p.CopyBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole, copies := copied(t, p)
 		making := 0
 		for _, b := range copies {
 			if b > 0 {
 				making++
 			}
 		}
-		if d := math.Abs(sum(copies) - sum(all)); d > 0.001*sum(all) || making != c.copies {
-			t.Errorf("%s: copies of %d bytes, together %.0f of a checkpoint of %.0f; want %d", c.expert, copies, sum(copies), sum(all),
-				c.copies)
+		if d := math.Abs(float64(sum(copies) - whole)); d > 0.001*float64(whole) || making != c.copies {
+			t.Errorf("%s: copies of %d bytes, together %d of a checkpoint of %d; want %d", c.expert, copies, sum(copies), whole, c.copies)
 		}
 	}
 }
