@@ -67,6 +67,8 @@ func TestMemoryForecast(t *testing.T) {
 		{"parallel.data=4", "parallel.expert=2", "parallel.zero=1", "pipeline.stages=2", "model.family=qwen3_moe", "model.hidden=128"},
 		{"parallel.data=4", "parallel.expert=2", "parallel.zero=3", "model.family=qwen3_moe", "model.hidden=128", "model.expert_ffn=128",
 			"model.layers=8"},
+		{"parallel.data=4", "parallel.expert=2", "parallel.zero=3", "parallel.expert_overlap=true", "pipeline.stages=2",
+			"pipeline.schedule=1f1b", "model.family=qwen3_moe", "model.hidden=128", "model.expert_ffn=128", "model.layers=8"},
 	} {
 		if i%2 == 0 && os.Getenv("TROUPE_LONG_TESTS") == "" {
 			continue // make check-long runs all
