@@ -24,6 +24,8 @@ type measured struct {
 	// fastest is, for two ranks, the shortest time between the end of an action on one and the
 	// start of an action on the other that takes its output. A message takes at most that long.
 	fastest map[[2]int]float64
+	// together is, for each action with times, the positions of the first and the last action that run as one with it.
+	together [][][2]int32
 }
 
 // measure examines a step's times. A rank may have fewer times than actions.
@@ -68,8 +70,19 @@ func (s *Step) measure() (*measured, error) {
 			m.takes[kind][a.Chunk] = append(m.takes[kind][a.Chunk], int32(i))
 		}
 	}
+	m.together = make([][][2]int32, len(s.MS))
 	for r, row := range s.MS {
-		for i := range row {
+		m.together[r] = make([][2]int32, len(row))
+		for i := 0; i < len(row); {
+			end := min(i+Width(t.Ranks[r], i), len(row))
+			for k := i; k < end; k++ {
+				m.together[r][k] = [2]int32{int32(i), int32(end - 1)}
+			}
+			i = end
+		}
+	}
+	for r, row := range s.MS {
+		for i := 0; i < len(row); {
 			m.eachInput(place{r, i}, func(from place) {
 				if from.rank == r {
 					return
@@ -80,6 +93,8 @@ func (s *Step) measure() (*measured, error) {
 					m.fastest[key] = took
 				}
 			})
+			_, last := m.partners(place{r, i})
+			i = last + 1
 		}
 	}
 	return m, nil
@@ -100,12 +115,8 @@ func (m *measured) end(p place) float64 {
 
 // partners returns the actions that run as one with the action at a place.
 func (m *measured) partners(p place) (first, last int) {
-	row := m.Table.Ranks[p.rank]
-	first = p.position
-	for first > 0 && row[first-1].Overlap {
-		first--
-	}
-	return first, min(first+Width(row, first), len(m.MS[p.rank])) - 1
+	span := m.together[p.rank][p.position]
+	return int(span[0]), int(span[1])
 }
 
 // before returns the action before a given one, or before its pair, on its rank.
