@@ -38,6 +38,9 @@ func (f *expertFFN) beginCount(c *pass, s *expertState) {
 	if c.stage.opts.Context.size() <= 1 || f.spec.balancesGlobally() { // see beginLoads, whose ranks include these
 		return
 	}
+	if f.spec.balance == 0 && c.stage.routers[f] == nil { // a loss without weight is a figure of the step, unless the layer is frozen
+		return
+	}
 	n.loadSum = f.beginLoadSum(c, s, max(f.spec.route(c.mb.Sequences).Sequences, 1), c.stage.opts.Context.Group)
 }
 

@@ -163,6 +163,48 @@ func TestExpertsInContextGroups(t *testing.T) {
 	}
 }
 
+// TestLoadsThatNothingNeeds: ranks that share positions add the loads of a router for the gradient of its balance loss and for the figure
+// of that loss, which a step also has if the loss has no weight. A frozen layer has no figure.
+func TestLoadsThatNothingNeeds(t *testing.T) {
+	for _, c := range []struct {
+		weight float64
+		frozen bool
+		sums   int // of loads, in a backward
+	}{{3, false, 2}, {0, false, 2}, {3, true, 2}, {0, true, 1}} {
+		cfg := contextExperts["sequences, a shared expert"]
+		cfg.Experts.AuxLossWeight = c.weight
+		m, dry := newModel(t, cfg), tensorops.NewDryStream()
+		if c.frozen {
+			if err := m.Freeze([]string{"1"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := stages.NewStage(m, dry, []stages.ChunkSpec{{Last: len(m.Symbols())}}, stages.Options{Optimizer: adamw,
+			Context: stages.ContextParallel{Group: tensorops.DryGroup{Members: 2}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mb, sums, l := microbatches(cfg, 1, 2, 2)[0], 0, dry.NewList()
+		s.Forward(l, 0, &mb)
+		s.Backward(l, 0, 0)
+		for _, op := range l.Ops() {
+			if op.Kind == tensorops.KindCollective && op.Collective().What == tensorops.AllReduce &&
+				op.Collective().Src.Cols() == cfg.Experts.Count {
+				sums++
+			}
+		}
+		if err := tensorops.Run(dry, l); err != nil {
+			t.Fatal(err)
+		}
+		if sums != c.sums {
+			t.Errorf("%+v: the loads of %d routers are added", c, sums)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestExpertsInContextGroupsAgain: in float32 they are off by rounding, and have the same bits when computed again, whether the loads
 // travel beside computing or not.
 func TestExpertsInContextGroupsAgain(t *testing.T) {
