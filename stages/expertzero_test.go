@@ -155,7 +155,7 @@ func TestPairGathers(t *testing.T) {
 		{6, []int{2, 4, 6}, true, 2, 4}, // the first chunk was left
 	} {
 		cfg := zeroExperts
-		cfg.Layers, cfg.Context = c.layers, 2 // few activations beside the weights
+		cfg.Layers, cfg.Context = c.layers, 2       // few activations beside the weights
 		const ofLayer = 3 * 4 * 8 / group * 64 * 64 // bytes of the matrices of a rank's experts, which ranks have parts of
 		m, dry := newModel(t, cfg), tensorops.NewDryStream()
 		var chunks []stages.ChunkSpec

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/troupe-ml/troupe/tensorops"
@@ -76,6 +77,47 @@ func (s *Stage) layHomes() {
 			}
 		}
 	}
+}
+
+// UpdateKind is equal for replicas whose updates by Muon take the same memory: they have parts of the same lengths, and are homes of
+// matrices of the same shapes. expertCopy is the replica's place among those with the same experts.
+func (s *Stage) UpdateKind(replica, expertCopy int) string {
+	var kind []byte
+	add := func(all ...int) {
+		for _, n := range all {
+			kind = binary.AppendUvarint(kind, uint64(n))
+		}
+	}
+	rank := func(divided bool) int {
+		if divided {
+			return expertCopy
+		}
+		return replica
+	}
+	for _, h := range s.local {
+		if s.splits(h.param) {
+			from, to := s.partOf(h.param, rank(s.divided(h.param)))
+			add(to - from)
+		}
+	}
+	for _, r := range s.homes {
+		home := 0
+		if r.data > 1 {
+			home = rank(r.divided)
+		}
+		for t := range r.tensor {
+			h := r.at(home, t)
+			if h == nil {
+				add(0)
+				continue
+			}
+			whole := h.param.groupShape()
+			add(h.param.Hidden.Out, h.param.Hidden.In, len(whole))
+			add(whole...)
+			add(h.param.Shape...)
+		}
+	}
+	return string(kind)
 }
 
 // operations returns the number of multiplications of a step that makes all matrices of a parameter of n elements orthogonal.

@@ -16,28 +16,26 @@ type place struct{ tensor, replica int }
 // that takes the most for an update by Muon. Slices of a tensor group differ if its size does not divide a weight, and the ranks are
 // homes of different matrices. All else is largest at the first place.
 func (p *Plan) fullestPlaces(stage int) ([]place, error) {
-	replicas := 1
-	if p.cfg.Muon() && p.zero() > 0 {
-		replicas = p.grid.Size(grid.Copies)
-	}
+	replicas := p.updatesApart()
 	var holds, updates place
 	if p.grid.TensorSize(stage) == 1 && replicas == 1 {
 		return []place{holds}, nil
 	}
+	places, err := p.updatePlaces(stage, replicas)
+	if err != nil {
+		return nil, err
+	}
 	mostHeld, mostTaken := int64(-1), int64(-1)
-	for replica := range replicas {
-		for tensor := range p.grid.TensorSize(stage) {
-			at := place{tensor, replica}
-			held, taken, err := p.dryUpdate(stage, at)
-			if err != nil {
-				return nil, err
-			}
-			if held > mostHeld {
-				holds, mostHeld = at, held
-			}
-			if taken > mostTaken {
-				updates, mostTaken = at, taken
-			}
+	for _, at := range places {
+		held, taken, err := p.dryUpdate(stage, at)
+		if err != nil {
+			return nil, err
+		}
+		if held > mostHeld {
+			holds, mostHeld = at, held
+		}
+		if taken > mostTaken {
+			updates, mostTaken = at, taken
 		}
 	}
 	if holds == updates {
@@ -46,21 +44,62 @@ func (p *Plan) fullestPlaces(stage int) ([]place, error) {
 	return []place{holds, updates}, nil
 }
 
-// dryUpdate returns the memory of what a rank holds between steps, and the memory that it takes if it then makes an update.
-func (p *Plan) dryUpdate(stage int, at place) (held, taken int64, err error) {
+// updatesApart returns how many replicas may need different memory for an update.
+func (p *Plan) updatesApart() int {
+	if p.cfg.Muon() && p.zero() > 0 {
+		return p.grid.Size(grid.Copies)
+	}
+	return 1
+}
+
+// updatePlaces returns places of a stage's ranks: of replicas whose updates take the same memory the first one.
+func (p *Plan) updatePlaces(stage, replicas int) (places []place, err error) {
+	for tensor := range p.grid.TensorSize(stage) {
+		if replicas == 1 {
+			places = append(places, place{tensor: tensor})
+			continue
+		}
+		err := p.withDryStage(stage, place{tensor: tensor}, func(st *stages.Stage, _ *tensorops.DryStream) error {
+			seen, group := make(map[string]bool), p.grid.Size(grid.Expert)
+			for replica := range replicas {
+				if kind := st.UpdateKind(replica, replica/group); !seen[kind] {
+					seen[kind] = true
+					places = append(places, place{tensor, replica})
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return places, nil
+}
+
+// withDryStage calls f with a rank of a stage on a stream that computes nothing.
+func (p *Plan) withDryStage(stage int, at place, f func(st *stages.Stage, dry *tensorops.DryStream) error) (err error) {
 	dry := tensorops.NewDryStream()
 	st, err := stages.NewStage(p.model, dry, p.chunks[stage], p.dryOptions(stage, at))
 	if err != nil {
-		return 0, 0, fmt.Errorf("stage %d: %w", stage, err)
+		return fmt.Errorf("stage %d: %w", stage, err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	held = dry.Memory().InUse
-	if p.cfg.Muon() {
-		l := dry.NewList()
-		st.Apply(l, stages.Update{Count: 1})
-		if err := tensorops.Run(dry, l); err != nil {
-			return 0, 0, fmt.Errorf("stage %d: %w", stage, err)
+	return f(st, dry)
+}
+
+// dryUpdate returns the memory of what a rank holds between steps, and the memory that it takes if it then makes an update.
+func (p *Plan) dryUpdate(stage int, at place) (held, taken int64, err error) {
+	err = p.withDryStage(stage, at, func(st *stages.Stage, dry *tensorops.DryStream) error {
+		held = dry.Memory().InUse
+		if p.cfg.Muon() {
+			l := dry.NewList()
+			st.Apply(l, stages.Update{Count: 1})
+			if err := tensorops.Run(dry, l); err != nil {
+				return fmt.Errorf("stage %d: %w", stage, err)
+			}
 		}
-	}
-	return held, dry.Memory().Taken, nil
+		taken = dry.Memory().Taken
+		return nil
+	})
+	return held, taken, err
 }

@@ -31,28 +31,32 @@ run = {steps = 2, eval_batches = 1}
 data = {train = ["../../testdata/troupe.txt"]}
 `
 	for _, c := range []struct {
-		sets  []string
-		first bool // the first rank is the fullest
+		sets   []string
+		first  bool // the first rank is the fullest
+		places int  // number of the stage's ranks whose update is recorded: of those with the same shapes, one
 	}{
 		{[]string{"model.family=qwen3_moe", "model.layers=1", "model.hidden=512", "model.heads=8", "model.kv_heads=8", "model.head_dim=128",
 			"model.experts=128", "model.experts_per_token=2", "model.expert_ffn=32", "model.ffn=64", "model.context=8", "model.vocab=256",
-			"batch.sequences=8", "batch.microbatch=1", "parallel.data=8", "parallel.zero=1", "optimizer.name=muon"}, false},
+			"batch.sequences=8", "batch.microbatch=1", "parallel.data=8", "parallel.zero=1", "optimizer.name=muon"}, false, 5},
 		{[]string{"model.family=qwen3_moe", "model.layers=1", "model.hidden=512", "model.heads=8", "model.kv_heads=8", "model.head_dim=128",
 			"model.experts=128", "model.experts_per_token=2", "model.expert_ffn=32", "model.ffn=64", "model.context=8", "model.vocab=256",
 			"batch.sequences=8", "batch.microbatch=1", "parallel.data=8", "parallel.expert=2", "parallel.zero=1",
-			"optimizer.name=muon"}, true},
+			"optimizer.name=muon"}, true, 5},
 		{[]string{"model.family=llama", "model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=162", "model.vocab=1003",
-			"model.context=8", "batch.sequences=4", "batch.microbatch=1", "parallel.tensor=4"}, false},
+			"model.context=8", "batch.sequences=4", "batch.microbatch=1", "parallel.tensor=4"}, false, 4},
 		{[]string{"model.family=llama", "model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=162", "model.vocab=1003",
 			"model.context=8", "batch.sequences=4", "batch.microbatch=1", "parallel.tensor=4", "parallel.data=2", "parallel.zero=1",
-			"optimizer.name=muon"}, true},
+			"optimizer.name=muon"}, true, 8},
 		{[]string{"model.family=llama", "model.layers=2", "model.hidden=64", "model.heads=4", "model.ffn=160", "model.vocab=1000",
-			"model.context=8", "batch.sequences=4", "batch.microbatch=1", "parallel.tensor=4", "parallel.data=2"}, true},
+			"model.context=8", "batch.sequences=4", "batch.microbatch=1", "parallel.tensor=4", "parallel.data=2"}, true, 4},
 	} {
 		_, p := forecastPlan(t, text, c.sets...)
 		forecast, err := p.MemoryBytes()
 		if err != nil {
 			t.Fatal(err)
+		}
+		if places, err := p.UpdatePlaces(0); err != nil || places != c.places {
+			t.Errorf("%v: %d ranks are looked at, want %d; %v", c.sets, places, c.places, err)
 		}
 		var first, most int64
 		for replica := range p.Grid().Size(grid.Copies) {
