@@ -14,7 +14,8 @@ func (f *expertFFN) beginLoadSum(c *pass, s *expertState, runs int, g tensorops.
 	c.Fill(n.loads, 0)
 	c.RouteCount(n.loads, s.choices())
 	if g != nil && g.Size() > 1 {
-		n.number = c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: n.loads, Src: n.loads, How: tensorops.Sum, Group: g})
+		n.number = c.beginCollective(tensorops.CollectiveArgs{What: tensorops.AllReduce, Dst: n.loads, Src: n.loads, How: tensorops.Sum,
+			Group: g})
 	}
 	return n
 }

@@ -36,7 +36,8 @@ func TestExpertGroupsZero(t *testing.T) {
 		}{
 			{"2, zero 1", []string{"parallel.expert=2", "parallel.zero=1"}},
 			{"2, zero 3, 1f1b", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=3"})},
-			{"2, zero 3, 1f1b, overlap", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=3", "parallel.expert_overlap=true"})},
+			{"2, zero 3, 1f1b, overlap", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=3",
+				"parallel.expert_overlap=true"})},
 			{"2, zero 3, dualpipev, overlap", []string{"pipeline.stages=2", "parallel.expert=2", "parallel.zero=3",
 				"parallel.expert_overlap=true", "pipeline.schedule=dualpipev"}},
 			{"4, zero 2", []string{"parallel.expert=4", "parallel.zero=2"}},
