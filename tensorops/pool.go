@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/troupe-ml/troupe/internal/host/hostmem"
 )
 
 // Pool keeps released buffers by size class. Training needs the same sizes in every step, so after
@@ -23,6 +25,70 @@ type Pool struct {
 	bound  int64    // limit of held, reached by releasing free buffers; 0: none
 	lists  []uint64 // start times of the incomplete lists, in order: they may use buffers freed since
 	closed bool
+}
+
+// Match takes memory for later lists, until the pool has had as much in each size class as another one that has recorded them. Without room
+// for it, or after Join, it takes less: lists take it when they need it.
+func (p *Pool) Match(other *Pool) {
+	if p.joins() {
+		return
+	}
+	var took []*Buffer
+	want, use := other.sizes(true), p.sizes(false)
+	for size, n := range want {
+		for range n - use[size] {
+			b, err := p.Take(size)
+			if err != nil {
+				break
+			}
+			took = append(took, b)
+		}
+	}
+	for _, b := range took {
+		p.Put(b)
+	}
+}
+
+// sizes counts the buffers of each size that are in use, with free those that are free, too.
+func (p *Pool) sizes(free bool) map[int]int {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	n := make(map[int]int)
+	for _, b := range p.lent.all {
+		n[b.bytes]++
+	}
+	for _, all := range p.free {
+		if free && len(all) > 0 {
+			n[all[0].bytes] += len(all)
+		}
+	}
+	return n
+}
+
+// Populate makes the system give the pages of all memory of the pool now; see hostmem.Piece.Populate. No list may be under way.
+func (p *Pool) Populate(ends func() bool) {
+	var all []*hostmem.Piece
+	add := func(b *Buffer) {
+		if b.piece != nil {
+			all = append(all, b.piece)
+		}
+	}
+	p.memory.mu.Lock()
+	for _, b := range p.lent.all {
+		add(b)
+	}
+	for _, free := range p.free {
+		for _, b := range free {
+			add(b)
+		}
+	}
+	for _, s := range p.slabs.all {
+		add(s.root)
+	}
+	p.memory.mu.Unlock()
+	for _, one := range all {
+		one.Populate(ends)
+	}
 }
 
 // Bound makes the pool release free buffers before it takes more than the given number of bytes in

@@ -41,6 +41,40 @@ func take(t *testing.T, a Arena, bytes int) *Buffer {
 	return b
 }
 
+// TestMatch: a pool that matches another one needs no more memory for what that one has had, and keeps what it has.
+func TestMatch(t *testing.T) {
+	m, dry := NewHostMemory(0), NewDryStream()
+	like := dry.Arena().(*Pool)
+	for _, sizes := range [][]int{{1000, 1000, 1 << 20}, {1 << 20, 5000}} {
+		var all []*Buffer
+		for _, n := range sizes {
+			b, err := like.Take(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, b)
+		}
+		for _, b := range all[1:] { // the first one stays in use
+			like.Put(b)
+		}
+	}
+	p := m.NewArena("p")
+	kept := take(t, p, 1000)
+	kept.Mem[0] = 7
+	p.Match(like)
+	p.Populate(func() bool { return false })
+	was := m.Stats()
+	if want := dry.Memory().Taken; was.InUse+was.Pooled != want || was.InUse != 1024 {
+		t.Errorf("%+v, want %d bytes, of which 1024 are in use", was, want)
+	}
+	for _, n := range []int{1000, 1 << 20, 5000} {
+		take(t, p, n)
+	}
+	if got := m.Stats(); got.Taken != was.Taken || kept.Mem[0] != 7 {
+		t.Errorf("%+v after %+v: it has taken more memory; the first byte is %d, want 7", got, was, kept.Mem[0])
+	}
+}
+
 func TestArenaReusesBuffers(t *testing.T) {
 	m := NewHostMemory(0)
 	a, other := m.NewArena("a"), m.NewArena("other")

@@ -34,6 +34,20 @@ func New(bytes int) (*Piece, error) {
 	return &Piece{Bytes: raw[skip:][:bytes:bytes]}, nil
 }
 
+// populateBytes is how much memory Populate asks for between two looks at whether it is to end.
+const populateBytes = 64 << 20
+
+// Populate makes the system give the pages of the memory now instead of when each is first used, as far as it can. The content stays. It
+// ends early if ends, which it asks from time to time, says so.
+func (p *Piece) Populate(ends func() bool) {
+	if p.free == nil {
+		return
+	}
+	for at := 0; at < len(p.Bytes) && !ends(); at += populateBytes {
+		populate(p.Bytes[at:min(at+populateBytes, len(p.Bytes))])
+	}
+}
+
 // Free gives the memory back now.
 func (p *Piece) Free() error {
 	free := p.free

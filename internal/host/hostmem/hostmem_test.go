@@ -22,8 +22,15 @@ func TestPieces(t *testing.T) {
 		if at := uintptr(unsafe.Pointer(unsafe.SliceData(p.Bytes))); at%hostmem.Align != 0 {
 			t.Errorf("%d bytes begin at %#x", size, at)
 		}
+		p.Populate(func() bool { return false })
 		for i := range p.Bytes {
 			p.Bytes[i] = byte(i)
+		}
+		p.Populate(func() bool { return false })
+		for i, b := range p.Bytes {
+			if b != byte(i) {
+				t.Fatalf("byte %d of %d is %d after Populate, want %d", i, size, b, byte(i))
+			}
 		}
 		if err := p.Free(); err != nil {
 			t.Error(err)
