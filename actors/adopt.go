@@ -28,10 +28,12 @@ type Target struct {
 type Kept struct {
 	Rank int
 
+	blank   bool // it has no state yet; see Prepare
 	stage   Compute
 	stream  tensorops.Stream
 	end     stageEnd
-	shadows []*shadow // of other ranks, which its actor has held
+	shadows []*shadow        // of other ranks, which its actor has held
+	spare   *tensorops.Spare // memory for transfers of the next attempt; nil: another one of the process has it
 	taken   atomic.Bool
 }
 
@@ -132,8 +134,12 @@ func (k *Kept) Close() error {
 		return nil
 	}
 	k.closeShadows()
+	k.spare.Drop()
 	k.stream.Close()
-	err := k.stage.Close()
+	var err error
+	if k.stage != nil {
+		err = k.stage.Close()
+	}
 	k.stream.Arena().Close()
 	return err
 }
@@ -185,6 +191,9 @@ func (l *local) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
 		if err := s.Rejoin(rank, k.stage); err != nil {
 			return k.stage, err
 		}
+	}
+	if k.blank {
+		return k.stage, s.Load(rank, k.stage)
 	}
 	return k.stage, k.adopt(s.Target)
 }

@@ -334,7 +334,11 @@ func (c *Codec) Take(w *wire.Message, lens []int, from string) (taken Taken, err
 	case *wire.Message_RankState:
 		m := &RankState{Header: h, Request: k.RankState.GetRequest(), Rank: int(k.RankState.GetRank()),
 			Shadow: int(k.RankState.GetShadow())}
-		m.Tensor, parts, m.Err, err = c.takeAnswer(k.RankState, lens)
+		if parts = c.destination(k.RankState, lens); parts == nil {
+			m.Tensor, parts, m.Err, err = c.takeAnswer(k.RankState, lens)
+		} else {
+			m.placed = true
+		}
 		o = m
 	case *wire.Message_StepGradient:
 		o, parts, err = c.takeGradient(h, k.StepGradient, lens)
@@ -542,6 +546,19 @@ func (c *Codec) takeAnswer(w interface {
 	}
 	t, parts, err = c.takeTensor(c.host, w.GetTensor(), lens)
 	return t, parts, nil, err
+}
+
+// destination returns where the state of a rank is wanted by what builds a stage here; nil: by the actor of a shadow, or the numbers are
+// others than expected.
+func (c *Codec) destination(w *wire.RankState, lens []int) [][]byte {
+	if w.GetShadow() == 0 && len(c.spec.Shadows) > 0 || w.GetError() != "" || len(lens) != 1 ||
+		tensorops.DType(w.GetTensor().GetDtype()) != tensorops.Float32 {
+		return nil
+	}
+	if dst := c.reader.place(w.GetRequest(), lens[0]); dst != nil {
+		return [][]byte{dst}
+	}
+	return nil
 }
 
 // takeGradient decodes gradients for a shadow.

@@ -13,8 +13,8 @@ const (
 	// LimitRecords is the number of steps that may wait for their line in metrics.jsonl, or for
 	// their event, before training waits.
 	LimitRecords = 1024
-	// limitReads is the number of requests for a rank's state that wait: each rank that needs it has one at a time.
-	limitReads = 64
+	// limitReads is the number of requests for a rank's state that wait: each rank that needs it has some at a time (plan.Loading).
+	limitReads = 256
 	// limitShadowSteps is the number of steps whose gradients a shadow holds: one that is computed while the one before is being applied.
 	limitShadowSteps = 2
 	// limitShadowReads is the number of tensors for which a shadow without a state asks at a time.

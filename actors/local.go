@@ -36,11 +36,15 @@ type local struct {
 	recorder *recorder
 	underWay atomic.Pointer[underWay] // nil: no order has started, or this process has no scheduler
 	memory   *tensorops.Memory        // for transfers from one device to another
+	spare    *tensorops.Spare         // the source of memory: it keeps what the last attempt, and reads of state, have used
 	host     tensorops.Arena          // arena of memory
-	// trim frees, once, what memory keeps of the state that ranks read from each other before the first order.
-	trim   func()
-	edges  []*edgeMemory     // by rank; nil: in another process
-	copies *tensorops.Memory // for the copies from which checkpoints are written
+	// trim frees, once, what memory keeps of the state that ranks read from each other before the first order. In a renewed attempt spare
+	// keeps it until the second step: gradients for shadows have the same sizes.
+	trim     func()
+	endSpare func()            // frees, once, what spare keeps
+	reader   *WeightReader     // of what builds the stages here; nil: there is none, or nothing that it reads is in other processes
+	edges    []*edgeMemory     // by rank; nil: in another process
+	copies   *tensorops.Memory // for the copies from which checkpoints are written
 
 	// hurry is closed when the run is asked to stop, over when it ends with an error and without
 	// the lines of its last steps. endSoon and endNow close them.
@@ -71,10 +75,18 @@ func newLocal(spec Spec) (*local, error) {
 	}
 	l := &local{spec: spec, apart: spec.apart(), id: runID{spec.Run, attempt}, byName: make(map[string]*statusCell),
 		streams: make([]tensorops.Stream, spec.ranks()), arrivals: make([]tensorops.Arena, spec.ranks()), computes: make([]Compute, spec.ranks()),
-		ends:   make([]*stageEnd, spec.ranks()),
-		memory: tensorops.NewHostMemory(0), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
+		ends:  make([]*stageEnd, spec.ranks()),
+		spare: tensorops.NewSpare(), copies: tensorops.NewHostMemory(0), recorder: newRecorder()}
+	for _, k := range spec.Adopt {
+		l.spare.Add(k.spare)
+		k.spare = nil
+	}
+	if len(spec.Adopt) == 0 { // there is little, or much that is not used again, such as what came from a checkpoint
+		l.spare.Drop()
+	}
+	l.memory = tensorops.NewMemory(l.spare, 0)
 	l.host = l.memory.NewArena("transfers")
-	l.trim = sync.OnceFunc(func() { l.memory.Trim(math.MaxInt64) })
+	l.trim, l.endSpare = sync.OnceFunc(func() { l.memory.Trim(math.MaxInt64) }), sync.OnceFunc(l.spare.Drop)
 	l.hurry, l.over = make(chan struct{}), make(chan struct{})
 	l.endSoon, l.endNow = sync.OnceFunc(func() { close(l.hurry) }), sync.OnceFunc(func() { close(l.over) })
 	l.edges, l.rescued = make([]*edgeMemory, spec.ranks()), make([]*shadow, spec.ranks())
@@ -184,6 +196,12 @@ func (l *local) close() {
 	}
 	if l.shutdown != nil {
 		l.shutdown()
+	}
+	if len(l.kept) > 0 {
+		l.spare.Keep()
+		l.kept[0].spare = l.spare
+	} else {
+		l.spare.Drop()
 	}
 	l.memory.Close()
 	l.copies.Close()

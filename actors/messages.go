@@ -124,7 +124,11 @@ func (m *Transfer) release()     { m.Tensor.Release() }
 func (m *Data) release()         { m.Batch.Release() }
 func (m *TiedGradient) release() { m.Grad.Grad.Release() }
 func (m *Weight) release()       { m.Tensor.Release() }
-func (m *RankState) release()    { m.Tensor.Release() }
+func (m *RankState) release() {
+	if !m.lent {
+		m.Tensor.Release()
+	}
+}
 func (m *StepGradient) release() {
 	for _, g := range m.Grads {
 		if !m.lent {
@@ -335,13 +339,15 @@ type ReadState struct {
 	ReplyTo     *actor.PID
 }
 
-// RankState answers a ReadState. The message owns the tensor.
+// RankState answers a ReadState.
 type RankState struct {
 	Header
 	Request uint64
 	Rank    int // of the stage that answers
 	Shadow  int // as in ReadState
 	Tensor  tensorops.Tensor
+	lent    bool // the tensor is the stage's; otherwise the message owns it
+	placed  bool // the numbers are where they were wanted, and there is no tensor
 	Err     error
 }
 
@@ -351,5 +357,6 @@ type Weight struct {
 	Request uint64
 	Param   string // name in the process that has it
 	Tensor  tensorops.Tensor
+	placed  bool // as in RankState
 	Err     error
 }

@@ -46,7 +46,7 @@ func StartStages(spec Spec, coordinator string, weights *WeightReader) (*Stages,
 		}
 	}
 	l.system = spec.System
-	if weights != nil {
+	if l.reader = weights; weights != nil {
 		l.stopReads(weights)
 	}
 	s := &Stages{local: l, weights: weights, spawned: make(chan struct{}), result: make(chan struct{}), done: make(chan struct{})}
@@ -156,7 +156,7 @@ func (s *stageSupervisor) Receive(ctx actor.Context) {
 	case *Weight:
 		s.weights.take(m)
 	case *RankState:
-		s.weights.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, Err: m.Err})
+		s.weights.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, placed: m.placed, Err: m.Err})
 	case kill:
 		if s.weights != nil {
 			s.weights.stop()

@@ -115,7 +115,7 @@ func (l *local) openShadows() {
 			l.shadows[rank] = k.shadowOf(rank)
 		}
 		if l.shadows[rank] == nil {
-			l.shadows[rank] = &shadow{rank: rank, stream: l.spec.device(h).NewStream("shadow of " + l.spec.stageName(rank))}
+			l.shadows[rank] = l.spec.newShadow(rank)
 		}
 	}
 	l.retired = make([][]*shadow, l.spec.ranks())
@@ -126,6 +126,14 @@ func (l *local) openShadows() {
 		l.retired[k.Rank], k.shadows = k.shadows, nil
 	}
 }
+
+// newShadow makes the shadow of a rank on the device of its holder.
+func (s *Spec) newShadow(rank int) *shadow {
+	return &shadow{rank: rank, stream: s.device(s.ShadowAt(rank)).NewStream("shadow of " + s.stageName(rank))}
+}
+
+// prepared reports whether the shadow is built and has no state; see Prepare.
+func (s *shadow) prepared() bool { return s.stage != nil && !s.ready }
 
 // build allocates the shadow, or brings that of the last attempt to the target.
 func (s *shadow) build(spec *Spec) (err error) {

@@ -32,10 +32,10 @@ func (a *stageActor) shadowOf(rank int) *shadow {
 	return a.local.shadows[rank]
 }
 
-// fillShadows asks for the state of the shadows that have none.
+// fillShadows asks for the state of the shadows that are built and have none.
 func (a *stageActor) fillShadows(ctx actor.Context) {
 	for _, s := range a.shadows {
-		if s.ready {
+		if !s.prepared() || s.parts != nil {
 			continue
 		}
 		for s.parts = s.stage.Parts(); s.asked < min(len(s.parts), limitShadowReads); {
@@ -57,7 +57,7 @@ func (a *stageActor) askPart(ctx actor.Context, s *shadow) {
 // takePart takes a part of the state of a shadow's rank.
 func (a *stageActor) takePart(ctx actor.Context, m *RankState) {
 	s := a.shadowOf(m.Rank)
-	if a.failed || !a.runID.accepts(m.Header) || s == nil || s.ready || m.Request == 0 || m.Request > uint64(s.asked) {
+	if a.failed || m.placed || !a.runID.accepts(m.Header) || s == nil || s.ready || m.Request == 0 || m.Request > uint64(s.asked) {
 		m.release()
 		return
 	}
@@ -89,7 +89,7 @@ func (a *stageActor) shadowFilled(s *shadow) {
 
 // tellReady reports that this rank and the shadows here have their state.
 func (a *stageActor) tellReady(ctx actor.Context) {
-	if a.failed || a.reported {
+	if a.failed || a.reported || a.stage == nil {
 		return
 	}
 	if i := slices.IndexFunc(a.shadows, func(s *shadow) bool { return !s.ready }); i >= 0 {
@@ -209,8 +209,10 @@ func (a *stageActor) sendShadow(ctx actor.Context, m *ReadState) {
 		ctx.Send(m.ReplyTo, answer)
 		return
 	}
+	// What is retired is freed with the first order, when the lane may still have the message.
+	answer.lent = a.lends(m) && !slices.Contains(a.retired, s)
 	a.addJob(s, shadowJob{record: func(l *tensorops.List) {
-		answer.Tensor, answer.Err = s.stage.CopyState(l, a.local.host, m.Param, m.Part)
+		answer.Tensor, answer.Err = s.stage.CopyState(l, a.copiesTo(answer), m.Param, m.Part)
 	}, then: func(ctx actor.Context) { ctx.Send(m.ReplyTo, answer) }})
 }
 

@@ -78,6 +78,8 @@ type Spec struct {
 	// Build makes a rank's stage on its stream, with its weights. It runs in its own goroutine, for
 	// which the end of the run waits.
 	Build func(rank int, s tensorops.Stream) (Compute, error)
+	// Load gives a stage its weights that is in Adopt without them; see Prepare.
+	Load func(rank int, stage Compute) error
 	// Weights are the stored tensors that stages in other processes request; nil: none.
 	Weights *StoredWeights
 	// Keep decides, when the processes of some ranks are lost, whether the stages of the others outlive the attempt, so that the next one

@@ -104,6 +104,7 @@ func (a *stageActor) Receive(ctx actor.Context) {
 	case *Peers:
 		a.peers, a.step, a.update.settled = m, m.Step, m.Step
 		a.move(ctx, peersKnown)
+		a.fillShadows(ctx) // those that were prepared
 		a.build()
 	case *built:
 		if m.err == nil {
@@ -201,6 +202,12 @@ var errEnding = errors.New("the run ends")
 // Receive.
 func (a *stageActor) build() {
 	a.local.builders.Add(1)
+	var shadows []*shadow
+	for _, s := range slices.Concat(a.shadows, a.retired) {
+		if !s.prepared() { // that one gets its state already
+			shadows = append(shadows, s)
+		}
+	}
 	go func() { // ends with Build
 		defer a.local.builders.Done()
 		m := &built{}
@@ -210,7 +217,7 @@ func (a *stageActor) build() {
 			m.stage, m.err = a.local.buildStage(a.rank, a.stream)
 			a.local.computes[a.rank] = m.stage
 		}
-		for _, s := range slices.Concat(a.shadows, a.retired) {
+		for _, s := range shadows {
 			if m.err == nil {
 				m.err = s.build(a.spec)
 			}
@@ -280,7 +287,9 @@ func (a *stageActor) beginOrder(ctx actor.Context, m *Order) {
 	if a.retired != nil {
 		a.retire()
 	}
-	a.local.trim()
+	if a.local.trim(); m.Step > a.spec.Start.Step+1 { // the first step has taken what it needs
+		a.local.endSpare()
+	}
 	a.order, a.row, a.next = m, m.row(a.at[grid.Pipeline]), 0
 	a.step, a.alike = m.Step, a.spec.alike()
 	a.losses, a.log = nil, nil

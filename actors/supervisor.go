@@ -169,7 +169,7 @@ func (s *supervisor) Receive(ctx actor.Context) {
 			ctx.Send(pid, m)
 		}
 	case *RankState:
-		s.spec.Reader.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, Err: m.Err})
+		s.spec.Reader.take(&Weight{Header: m.Header, Request: m.Request, Tensor: m.Tensor, placed: m.placed, Err: m.Err})
 	case *halted:
 		// The stage may have left without being told; then lost follows, with the reason.
 		s.rest(s.spec.stageName(m.rank))

@@ -71,14 +71,20 @@ type WeightReader struct {
 	askRank func(request uint64, rank, shadow int, param, part string)
 	last    uint64
 	bytes   map[int]int64 // read from other ranks, by the rank that needs them
-	waiting map[uint64]chan *Weight
+	waiting map[uint64]*reading
 	quit    chan struct{}
 	once    sync.Once
 }
 
+// reading is a tensor that a WeightReader waits for.
+type reading struct {
+	answer chan *Weight // with a buffer of 1
+	dst    []float32    // nil: numbers already arrive there
+}
+
 // NewWeightReader makes a WeightReader for StartStages.
 func NewWeightReader() *WeightReader {
-	return &WeightReader{waiting: make(map[uint64]chan *Weight), bytes: make(map[int]int64), quit: make(chan struct{})}
+	return &WeightReader{waiting: make(map[uint64]*reading), bytes: make(map[int]int64), quit: make(chan struct{})}
 }
 
 // Source is the stages.Source of the stored tensors. It waits for each tensor.
@@ -112,17 +118,17 @@ func (w *WeightReader) Read(rank int) int64 {
 }
 
 func (w *WeightReader) read(p *stages.Param, dst []float32, ask func(request uint64)) error {
-	answer := make(chan *Weight, 1)
+	r := &reading{make(chan *Weight, 1), dst}
 	w.mu.Lock()
 	w.last++
 	request := w.last
-	w.waiting[request] = answer
+	w.waiting[request] = r
 	w.mu.Unlock()
 	ask(request)
 	select {
-	case m := <-answer:
+	case m := <-r.answer:
 		defer m.release()
-		if m.Err != nil {
+		if m.Err != nil || m.placed {
 			return m.Err
 		}
 		if m.Tensor.DType() != tensorops.Float32 {
@@ -149,14 +155,31 @@ func (w *WeightReader) take(m *Weight) {
 		return
 	}
 	w.mu.Lock()
-	answer := w.waiting[m.Request]
+	r := w.waiting[m.Request]
 	delete(w.waiting, m.Request)
 	w.mu.Unlock()
-	if answer == nil {
+	if r == nil {
 		m.release()
 		return
 	}
-	answer <- m
+	r.answer <- m
+}
+
+// place returns the memory for the numbers of an answer, where its reader wants them; nil: the answer needs memory of its own. It is used
+// until the attempt is detached.
+func (w *WeightReader) place(request uint64, bytes int) []byte {
+	if w == nil {
+		return nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.waiting[request]
+	if r == nil || len(r.dst)*tensorops.Float32.Size() != bytes {
+		return nil
+	}
+	dst := tensorops.HostBytes(r.dst)
+	r.dst = nil
+	return dst
 }
 
 // readsFrom connects a WeightReader with the ranks of the attempt; answers go to an actor, which gives them to take.

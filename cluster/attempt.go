@@ -46,8 +46,11 @@ type attempt struct {
 	as    plan.Assignment    // set by Assign
 	tried map[uuid.UUID]bool // see hosts.tried; c.mu
 
+	preparing map[uuid.UUID]*preparing // by reserved worker; c.mu
+
 	mu         sync.Mutex
 	asked      map[uuid.UUID]bool // workers for whose leave it was asked to write a checkpoint
+	moves      int                // how often the ranks of leaving workers were about to move; the last counts
 	regroups   bool               // it ends with a checkpoint, because workers leave that cannot be replaced at once
 	abandons   *time.Timer        // of the step in progress, in favor of workers that exit soon; nil: none does
 	abandonsAt time.Time

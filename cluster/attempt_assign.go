@@ -59,7 +59,7 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 			peers[rank] = s.peer()
 		}
 	}
-	model, err := json.Marshal(as.Plan.Model().Config)
+	order, err := orderOf(as)
 	if err != nil {
 		return r, err
 	}
@@ -69,11 +69,10 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	probe := a.probe(as)
 	defer a.unprobe(probe)
 	r.Shares = make([]bool, len(r.Hosts))
-	digest := as.Plan.Digest()
 	for _, s := range a.busy() {
-		m := &wire.Assign{Run: as.Run[:], Attempt: a.id[:], Generation: a.generation, Hosts: peers, Config: as.Config.TOML(), Model: model,
-			Table: as.Plan.TableText(), Digest: digest[:], FromCheckpoint: as.Stored, WithState: as.WithState, LeaseS: as.Config.Cluster.LeaseS,
-			Step: as.Step}
+		m := order(s.ranks, a.shadows)
+		m.Attempt, m.Generation, m.Hosts = a.id[:], a.generation, peers
+		m.FromCheckpoint, m.WithState, m.Step = as.Stored, as.WithState, as.Step
 		if a.onEdge(s) {
 			probe.assign(m)
 		}
@@ -83,15 +82,8 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 				return r, err
 			}
 		}
-		for _, rank := range s.ranks {
-			m.Ranks = append(m.Ranks, int32(rank))
-		}
 		for _, d := range s.devices {
 			m.Ordinals = append(m.Ordinals, d.GetOrdinal())
-		}
-		m.EvalMicrobatches = int32(as.EvalMicrobatches)
-		for _, h := range a.shadows.At {
-			m.Shadows = append(m.Shadows, int32(h))
 		}
 		if err := a.c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Assign{Assign: m}}); err != nil {
 			if a.renewal == nil {
@@ -108,6 +100,26 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 		}
 	})
 	return r, err
+}
+
+// orderOf returns what the assignments of an attempt have in common, by the ranks of a worker.
+func orderOf(as plan.Assignment) (func(ranks []int, shadows plan.Shadows) *wire.Assign, error) {
+	model, err := json.Marshal(as.Plan.Model().Config)
+	if err != nil {
+		return nil, err
+	}
+	digest, text := as.Plan.Digest(), as.Config.TOML()
+	return func(ranks []int, shadows plan.Shadows) *wire.Assign {
+		m := &wire.Assign{Run: as.Run[:], Config: text, Model: model, Table: as.Plan.TableText(), Digest: digest[:],
+			EvalMicrobatches: int32(as.EvalMicrobatches), LeaseS: as.Config.Cluster.LeaseS}
+		for _, rank := range ranks {
+			m.Ranks = append(m.Ranks, int32(rank))
+		}
+		for _, h := range shadows.At {
+			m.Shadows = append(m.Shadows, int32(h))
+		}
+		return m
+	}, nil
 }
 
 // ready waits until every worker is ready to compute its ranks. A worker that is too late counts as failed. If one fails, so does the

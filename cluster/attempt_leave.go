@@ -76,10 +76,13 @@ func (a *attempt) leave() {
 		return
 	}
 	var err error
-	if !known {
-		err = a.reserve(workers)
-	}
+	var ready []<-chan struct{}
 	at := a.c.firstMove(workers)
+	if !known {
+		if err = a.reserve(workers); err == nil {
+			ready = a.prepare(at)
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -90,7 +93,7 @@ func (a *attempt) leave() {
 		a.actors.Regroup(0, a.regroupFor(workers, err))
 	default:
 		a.c.log.Info("other workers get the ranks of those that leave", "run", a.run, "workers", strings.Join(namesIn(workers), " "))
-		a.actors.Between(a.handOver)
+		a.moveWhen(ready)
 	}
 	a.abandonAt(at)
 }
@@ -204,34 +207,44 @@ func (a *attempt) reserve(workers []*workerState) error {
 	err := a.as.Plan.Keeps(ranks, a.shadows)
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	var chosen []*workerState
+	chosen := make(map[*workerState][]int)
 	free := a.c.freeFor(a)
-	a.unreserve()
-	if err != nil {
-		return err
-	}
 	for _, s := range shares {
-		i, err := a.replacement(s, free)
 		if err != nil {
-			return err
+			break
 		}
-		chosen = append(chosen, free[i])
-		free = slices.Delete(free, i, i+1)
-	}
-	for _, w := range chosen {
-		if a.ended.IsZero() {
-			w.reserved = a
+		var i int
+		if i, err = a.replacement(s, free); err == nil {
+			chosen[free[i]] = s.ranks
+			free = slices.Delete(free, i, i+1)
 		}
 	}
-	return nil
+	if err != nil || !a.ended.IsZero() {
+		chosen = nil
+	}
+	a.reserves(chosen)
+	return err
+}
+
+// reserves keeps some free workers for ranks, and no others. c.mu is held.
+func (a *attempt) reserves(chosen map[*workerState][]int) {
+	for _, w := range a.c.workers {
+		ranks := chosen[w]
+		if w.reserved == a && !slices.Equal(w.due, ranks) {
+			w.reserved, w.due = nil, nil
+			a.c.tell()
+			a.unprepare(w.ID)
+		}
+		if ranks != nil {
+			w.reserved, w.due = a, ranks
+		}
+	}
+	for id := range a.preparing {
+		if w := a.c.workers[id]; w == nil || w.reserved != a {
+			a.unprepare(id)
+		}
+	}
 }
 
 // unreserve ends reserve. c.mu is held.
-func (a *attempt) unreserve() {
-	for _, w := range a.c.workers {
-		if w.reserved == a {
-			w.reserved = nil
-			a.c.tell()
-		}
-	}
-}
+func (a *attempt) unreserve() { a.reserves(nil) }

@@ -130,6 +130,29 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// TestReservedFor: a worker stays reserved for the ranks of another one, and gets them, also if another free worker would be preferred.
+func TestReservedFor(t *testing.T) {
+	a, h := placed(t, smallPlan(t, 4, `cluster.shadow="on"`), 5)
+	leaves := h.worker(a.whose(1))
+	leaves.leaving = true
+	if err := a.reserve([]*workerState{leaves}); err != nil {
+		t.Fatal(err)
+	}
+	ended := 0
+	reserved, joined := h.worker("w4"), *h.worker("w4")
+	a.preparing = map[uuid.UUID]*preparing{reserved.ID: {end: func() { ended++ }}}
+	joined.ID, joined.Name, joined.Address, joined.reserved, joined.due = uuid.UUID{9}, "w0a", leaves.Address, nil, nil
+	h.workers[joined.ID] = &joined
+	if err := a.reserve([]*workerState{leaves}); err != nil || reserved.reserved != a || joined.reserved != nil || ended > 0 {
+		t.Errorf("reserved again: %v; the first one is reserved: %t, the new one: %t; %d preparations have ended", err,
+			reserved.reserved == a, joined.reserved == a, ended)
+	}
+	a.lost(leaves.Member, errLeaves)
+	if b, _, err := a.renew(a.replacement); err != nil || b.whose(1) != "w4" || ended != 1 || len(a.preparing) > 0 {
+		t.Fatalf("the next attempt: %v; %d preparations have ended, want 1", err, ended)
+	}
+}
+
 // TestShareOutToStaying: the ranks of a worker that fails go to workers that stay, not to one that leaves and keeps its own until then.
 func TestShareOutToStaying(t *testing.T) {
 	a, h := placed(t, smallPlan(t, 4, `cluster.shadow="on"`), 4)

@@ -194,8 +194,8 @@ func (a *attempt) without(ranks []int) (own []int) {
 	return own
 }
 
-// replacement returns the free worker that gets the ranks of one that has failed: of the same name, else on the same host, else any
-// that has the memory. c.mu is held.
+// replacement returns the free worker that gets the ranks of one that has failed: the one that is reserved for them, else of the same name,
+// else on the same host, else any that has the memory. c.mu is held.
 func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
 	need, err := a.as.Plan.RankBytes(a.shadows)
 	if err != nil {
@@ -212,6 +212,8 @@ func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
 		switch {
 		case named && w.Name != lost.Name || !named && has > 0 && has < bytes:
 			continue
+		case w.reserved == a && slices.Equal(w.due, lost.ranks): // it has prepared for them
+			of = 4
 		case w.Name == lost.Name:
 			of = 3
 		case hostOf(w.Address) == lost.host():

@@ -44,6 +44,7 @@ type workerState struct {
 	wanted  *attempt  // the attempt that ends at its next checkpoint so that the run can use this worker; nil: none
 	// reserved is the attempt that gives it the ranks of a worker that leaves, when its step has ended; nil: none.
 	reserved *attempt
+	due      []int // the ranks that it is reserved for
 }
 
 // heard is what beats say about a worker that joins or leaves.

@@ -56,6 +56,9 @@
 // again. A worker releases what it keeps when it is told to do anything else, or
 // when the coordinator is silent for longer than the lease.
 //
+// The ranks of a worker that leaves move in the same way, after a step (attempt_leave.go). A free worker is reserved for them. It prepares
+// first, while the run computes (attempt_prepare.go, worker_prepare.go).
+//
 // Silences, leases and waits for workers count only the time in which this process was awake
 // (clock.Awake): a host may sleep, and a virtual machine may be paused.
 //

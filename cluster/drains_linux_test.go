@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,33 +12,37 @@ import (
 	"github.com/troupe-ml/troupe"
 )
 
-// drained is a run of three stages with shadows, and a free worker, of which some workers are drained in the middle of a step.
+// drained is a run of three stages with shadows, and one or more free workers, of which some workers are drained in the middle of a step.
 type drained struct {
 	*group
 	out   string
 	place int      // in what it tells, when its first step began
 	at    []string // by rank: the worker
-	free  string
+	free  string   // the first one
+	spare []string // the others
 }
 
 // drainable begins such a run. bound is the time that the step in progress may take after a drain; 0: no limit.
 func drainable(t *testing.T, bound time.Duration, sets ...string) *drained {
+	return drainableWith(t, 1, bound, sets...)
+}
+
+// drainableWith is drainable with a number of free workers.
+func drainableWith(t *testing.T, free int, bound time.Duration, sets ...string) *drained {
 	g := newGroup(t, &group{boss: settings{HandOver: bound, Silence: 2 * time.Second}})
-	g.join(t, workers(4)...)
+	names := workers(3 + free)
+	g.join(t, names...)
 	d := &drained{group: g, out: filepath.Join(t.TempDir(), "out")}
 	all := append([]string{"run.steps=2", "run.checkpoint_every=0", "run.eval_every=0", "batch.sequences=1000", "cluster.max_restarts=1",
 		"cluster.rebalance=false", "pipeline.stages=3", `cluster.shadow="on"`}, sets...)
-	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, d.out, all), Workers: 4, Seconds: patience.Seconds()})
-	for _, name := range workers(4) {
-		d.free += name + " "
-	}
+	g.ask(t, command{Do: "run", Config: smallRun, Sets: keys(t, d.out, all), Workers: len(names), Seconds: patience.Seconds()})
 	g.await(t, "the validation before the first step", 0, patience, kindOf("step"))
 	d.place = g.line.place()
 	for rank := range 3 {
 		d.at = append(d.at, withRanks(t, g, rank))
-		d.free = strings.Replace(d.free, d.at[rank]+" ", "", 1)
 	}
-	d.free = strings.TrimSpace(d.free)
+	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(d.at, name) })
+	d.free, d.spare = names[0], names[1:]
 	return d
 }
 
@@ -119,6 +124,48 @@ func TestDrainNoneLeft(t *testing.T) {
 	d.ends(t)
 }
 
+// TestDrainPreparing: while a free worker, which is frozen, prepares for the ranks of a drained one, one of the two fails. If it is the
+// drained one, the free worker gets its ranks, and the step is computed again. If it is the free one, another one gets them after the step.
+func TestDrainPreparing(t *testing.T) {
+	t.Run("drained", func(t *testing.T) {
+		d := drainable(t, 0)
+		d.signal(t, d.free, syscall.SIGSTOP)
+		d.drain(t, 1)
+		d.kill(t, d.at[1])
+		d.await(t, "the loss of the drained worker", d.place, patience, gone(d.at[1]))
+		d.signal(t, d.free, syscall.SIGCONT)
+		if e := d.follows(t, "replace", d.at[1]); e.Step != 0 {
+			t.Errorf("%v, want step 0", e)
+		}
+		if name := withRanks(t, d.group, 1); name != d.free {
+			t.Errorf("rank 1 is in %s, want it in %s", name, d.free)
+		}
+		d.ends(t)
+	})
+	t.Run("free", func(t *testing.T) {
+		d := drainableWith(t, 2, 0)
+		d.signal(t, d.free, syscall.SIGSTOP)
+		d.drain(t, 1)
+		d.kill(t, d.free)
+		d.await(t, "the loss of the free worker", d.place, patience, gone(d.free))
+		if e := d.follows(t, "replace", d.at[1]); e.Step != 1 {
+			t.Errorf("%v, want step 1", e)
+		}
+		if name := withRanks(t, d.group, 1); name != d.spare[0] {
+			t.Errorf("rank 1 is in %s, want it in %s", name, d.spare[0])
+		}
+		d.ends(t)
+	})
+}
+
+// signal sends a signal to a worker.
+func (d *drained) signal(t *testing.T, name string, what syscall.Signal) {
+	t.Helper()
+	if err := d.workers[name].cmd.Process.Signal(what); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDrainPaused: a paused run replaces a drained worker at once, and stays paused.
 func TestDrainPaused(t *testing.T) {
 	d := drainable(t, 0, "batch.sequences=48", "run.steps=60")
@@ -146,9 +193,7 @@ func TestDrainThenHolder(t *testing.T) {
 		t.Skip("takes 6 s: run it with TROUPE_FAULTS=1 (make check-faults)")
 	}
 	d := drainable(t, time.Second, "run.steps=3")
-	if err := d.workers[d.free].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	d.signal(t, d.free, syscall.SIGSTOP)
 	d.drain(t, 1)
 	d.await(t, "the loss of the free worker", d.place, patience, gone(d.free))
 	d.kill(t, d.at[2])

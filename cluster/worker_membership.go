@@ -35,6 +35,7 @@ type membership struct {
 	leaving     bool                 // it takes no more orders
 	saved       map[uuid.UUID]*int64 // by run here, when it leaves: step of the checkpoint from which it continues elsewhere; nil: none yet
 	kept        *keptPart            // stages of an ended attempt; nil: none
+	prepares    *preparation         // for ranks that a worker that leaves still has; nil: none
 	running     sync.WaitGroup       // of its goroutines
 }
 
@@ -154,6 +155,9 @@ func (w *membership) minds(ctx context.Context) {
 		if w.kept != nil && quiet >= w.kept.p.lease {
 			w.dropKept("the coordinator was silent")
 		}
+		if w.prepares != nil && quiet >= w.prepares.p.lease {
+			w.dropPrepared("the coordinator was silent")
+		}
 		for _, p := range w.parts {
 			if quiet >= p.lease {
 				p.giveUp(fmt.Sprintf("the coordinator was silent for %.1f s; cluster.lease_s is %g", quiet.Seconds(), p.lease.Seconds()))
@@ -171,4 +175,5 @@ func (w *membership) giveUp(why string) {
 		p.giveUp(why)
 	}
 	w.dropKept(why)
+	w.dropPrepared(why)
 }

@@ -23,6 +23,8 @@ func (w *membership) control(from uuid.UUID, m *wire.Control) {
 	switch k := m.Kind.(type) {
 	case *wire.Control_Assign:
 		w.assigned(k.Assign, boss)
+	case *wire.Control_Prepare:
+		w.prepare(m.GetRequest(), k.Prepare)
 	case *wire.Control_Release:
 		w.released(k.Release)
 	case *wire.Control_Connect:
@@ -62,6 +64,9 @@ func (w *membership) released(m *wire.Release) {
 	var k *keptPart
 	if w.kept != nil && w.kept.attempt == id { // else it may be of another run, between two attempts
 		k, w.kept = w.kept, nil
+	}
+	if w.prepares != nil && w.prepares.of == id {
+		w.dropPrepared(why)
 	}
 	if run, err := uuid.FromBytes(m.GetRun()); err == nil && m.SavedStep != nil {
 		if _, counts := w.saved[run]; counts {

@@ -31,8 +31,10 @@ type part struct {
 	processes []uuid.UUID    // of all ranks
 	folder    *folder.Folder // the run's, to write checkpoints to; nil: this worker does not see it
 	set       *device.Set
-	lent      bool                // set belongs to what is kept of the part
-	digest    string              // of the plan
+	lent      bool   // set belongs to what is kept of the part
+	digest    string // of the plan
+	plan      *plan.Plan
+	order     *wire.Assign        // from which it was resolved
 	told      map[int]actors.Told // actions that the coordinator has, by rank; w.mu
 	dropped   chan struct{}       // closed when all its resources are free
 }
@@ -67,10 +69,15 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 	for _, o := range old {
 		o.waitAtMost(keepWait)
 	}
+	prepared := w.takePrepared(m)
 	kept, err := w.takeKept(m)
 	if err != nil {
+		prepared.close("the attempt could not begin")
 		w.drop(p)
 		return err
+	}
+	if kept == nil {
+		kept = prepared
 	}
 	if kept != nil {
 		p.set = kept.set
@@ -113,19 +120,22 @@ func (w *membership) assign(p *part, old []*part, m *wire.Assign, boss *wire.Pee
 	return nil
 }
 
-// resolve resolves the coordinator's plan again, compares the digests, and returns the stages' spec.
-func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors.Spec, *actors.WeightReader, error) {
-	w := p.w
+// resolvePlan resolves the coordinator's plan again and compares the digests, unless what was kept has the same plan.
+func (p *part) resolvePlan(m *wire.Assign, kept *keptPart) (*plan.Plan, error) {
+	p.order = m
+	if p.plan = kept.planOf(m); p.plan != nil {
+		return p.plan, nil
+	}
 	cfg, err := config.ParseStored("the coordinator's configuration", m.GetConfig())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if w.cfg.Threads > 0 {
-		cfg.Device.Threads = w.cfg.Threads
+	if p.w.cfg.Threads > 0 {
+		cfg.Device.Threads = p.w.cfg.Threads
 	}
 	var model stages.Config
 	if err := json.Unmarshal(m.GetModel(), &model); err != nil {
-		return nil, nil, fmt.Errorf("parse the model: %w", err)
+		return nil, fmt.Errorf("parse the model: %w", err)
 	}
 	var table []byte
 	if len(m.GetTable()) > 0 {
@@ -133,13 +143,27 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 	}
 	pl, err := plan.NewOf(cfg, model, table)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if digest := pl.Digest(); string(digest[:]) != string(m.GetDigest()) {
-		return nil, nil, fmt.Errorf("plan mismatch: this worker resolved %x, the coordinator %x; check that both run the same build and config",
-			digest[:8],
-			m.GetDigest()[:min(8, len(m.GetDigest()))])
+		return nil, fmt.Errorf("plan mismatch: this worker resolved %x, the coordinator %x; check that both run the same build and config",
+			digest[:8], m.GetDigest()[:min(8, len(m.GetDigest()))])
 	}
+	p.plan = pl
+	return pl, nil
+}
+
+// loadReaders is how many tensors a rank reads at a time from ranks that have the same state.
+const loadReaders = 4
+
+// resolve resolves the plan and returns the stages' spec.
+func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors.Spec, *actors.WeightReader, error) {
+	w := p.w
+	pl, err := p.resolvePlan(m, kept)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := pl.Config()
 	ranks, hosts, err := p.hosts(m, pl.Grid().World())
 	if err != nil {
 		return nil, nil, err
@@ -153,10 +177,10 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 	}
 	load := func(int) stages.Source { return stages.InitWeights(cfg.Run.Seed) }
 	var weights *actors.WeightReader
-	withState := m.GetWithState()
+	withState, readers := m.GetWithState(), 1
 	switch r := m.GetRenewal(); {
 	case len(r.GetCopies()) > 0:
-		withState = true
+		withState, readers = true, loadReaders
 		if weights, load, err = p.sources(r, pl, ranks, hosts, shadows); err != nil {
 			return nil, nil, err
 		}
@@ -170,7 +194,7 @@ func (p *part) resolve(m *wire.Assign, boss *wire.Peer, kept *keptPart) (*actors
 		load = func(int) stages.Source { return stages.Sliced(weights.Source) }
 	}
 	groups := &rankGroups{mesh: w.mesh, attempt: p.id, grid: pl.Grid(), processes: p.processes}
-	spec, err := pl.StagesFrom(int(m.GetEvalMicrobatches()), load, withState, groups)
+	spec, err := pl.StagesFrom(int(m.GetEvalMicrobatches()), plan.Loading{From: load, WithState: withState, Readers: readers}, groups)
 	if err != nil {
 		return nil, nil, err
 	}

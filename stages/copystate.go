@@ -7,12 +7,16 @@ import (
 )
 
 // CopyState records a copy of a parameter's weight on this rank, or of a part of its optimizer state, in memory of an arena that the
-// host can address. It is complete when the list has completed. A replica of this rank, without ZeRO, has the same numbers. Tensors that
-// are not float32, such as frozen weights in bfloat16, are refused: they are stored elsewhere.
+// host can address. It is complete when the list has completed. With a nil arena the result is not a copy but the tensor itself, in memory
+// that the host must be able to address. A replica of this rank, without ZeRO, has the same numbers. Tensors that are not float32, such as
+// frozen weights in bfloat16, are refused: they are stored elsewhere.
 func (s *Stage) CopyState(l *tensorops.List, to tensorops.Arena, param, part string) (tensorops.Tensor, error) {
 	t, err := s.stateOf(param, part)
 	if err != nil {
 		return tensorops.Tensor{}, err
+	}
+	if to == nil {
+		return t, nil
 	}
 	out, err := tensorops.NewTensor(to, tensorops.Float32, t.Shape()...)
 	if err != nil {

@@ -75,6 +75,14 @@ func (s *Shadow) Elements() (n int64) {
 	return n
 }
 
+// GradientBytes returns the sizes of the gradients of a step.
+func (s *Shadow) GradientBytes() (all []int) {
+	for _, h := range s.trained {
+		all = append(all, h.w.Len()*tensorops.Float32.Size())
+	}
+	return all
+}
+
 // Parts returns what it holds, in the model's order.
 func (s *Shadow) Parts() (all []StatePart) {
 	for _, h := range s.trained {

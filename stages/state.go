@@ -121,9 +121,6 @@ func (h *localParam) statePart(i, at, n int) (state, scales tensorops.Tensor) {
 // loadState fills a part of the state from a source. What was stored in the same type is read without a loss.
 func (s *Stage) loadState(h *localParam, i int, part string, src Source, host []float32) error {
 	p := s.ofState(h.param)
-	if h.state[i].DType() == tensorops.Float32 {
-		return s.load(h.state[i], p, part, src, host)
-	}
 	host = host[:p.Len()]
 	err := src(p, part, host)
 	for at := 0; err == nil && at < len(host); at += statePiece {

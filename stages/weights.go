@@ -1,11 +1,9 @@
 package stages
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/troupe-ml/troupe/internal/base/rng"
-	"github.com/troupe-ml/troupe/internal/host/hostmem"
 	"github.com/troupe-ml/troupe/tensorops"
 )
 
@@ -73,53 +71,6 @@ func InitWeights(seed uint64) Source {
 	}
 }
 
-// Load fills every weight and, if withState is set, the optimizer state from a source: one tensor
-// at a time, through one piece of host memory. Of weights that are not held in float32, it reads some rows at a time.
-func (s *Stage) Load(src Source, withState bool) error {
-	largest := 0
-	for _, h := range s.local {
-		largest = max(largest, s.hostLen(h))
-	}
-	piece, err := hostmem.New(largest * tensorops.Float32.Size())
-	if err != nil {
-		return fmt.Errorf("allocate memory to load from: %w", err)
-	}
-	host := tensorops.HostNumbers[float32](piece.Bytes)
-	for _, h := range s.local {
-		switch {
-		case h.blocks != nil || !h.splitsWeight && h.w.DType() != tensorops.Float32:
-			err = errors.Join(err, s.loadNarrow(h, src, host))
-		case !h.splitsWeight:
-			err = errors.Join(err, s.load(h.w, h.param, "", src, host))
-			if h.param.Constant {
-				h.constant = float64(host[0])
-			}
-		case s.ofState(h.param).Len() > 0:
-			err = errors.Join(err, s.load(s.ownWeight(h), s.ofState(h.param), "", src, host))
-		}
-		if !withState {
-			continue
-		}
-		for i, part := range h.own.moments(h.param) {
-			if h.state[i].Valid() {
-				err = errors.Join(err, s.loadState(h, i, part, src, host))
-			}
-		}
-		if h.ema.Valid() {
-			err = errors.Join(err, s.load(h.ema, s.ofState(h.param), EMAPart, src, host))
-		}
-	}
-	if err = errors.Join(err, piece.Free()); err != nil {
-		return err
-	}
-	l := s.stream.NewList()
-	s.round(l)
-	if !withState {
-		s.startAverages(l)
-	}
-	return tensorops.Run(s.stream, l)
-}
-
 // DryLoad allocates and frees the memory that Load uses, for a forecast: weights are loaded in
 // float32, including those kept only in bfloat16.
 func (s *Stage) DryLoad() error {
@@ -140,27 +91,6 @@ func (s *Stage) DryLoad() error {
 		if err := tensorops.Run(s.stream, l); err != nil {
 			return fmt.Errorf("allocate memory to load %s: %w", h.param.Name, err)
 		}
-	}
-	return nil
-}
-
-func (s *Stage) load(t tensorops.Tensor, p *Param, part string, src Source, host []float32) error {
-	host = host[:p.Len()]
-	err := src(p, part, host)
-	if err == nil {
-		l := s.stream.NewList()
-		if t.DType() == tensorops.Float32 {
-			l.Upload(t, tensorops.HostBytes(host))
-		} else {
-			wide := l.Alloc(tensorops.Float32, t.Shape()...)
-			l.Upload(wide, tensorops.HostBytes(host))
-			l.Copy(t, wide)
-			l.Free(wide)
-		}
-		err = tensorops.Run(s.stream, l)
-	}
-	if err != nil {
-		return fmt.Errorf("load %s: %w", partName(part, p.Name), err)
 	}
 	return nil
 }

@@ -79,7 +79,11 @@ func (p *Plan) dryRun(stage int, row []scheduler.Action) (most int64, err error)
 }
 
 func (p *Plan) dryRunAt(rank int, at place, row []scheduler.Action) (bytes int64, err error) {
-	dry := tensorops.NewDryStream()
+	return p.dryRunOn(tensorops.NewDryStream(), rank, at, row)
+}
+
+// dryRunOn is dryRunAt on a new stream.
+func (p *Plan) dryRunOn(dry *tensorops.DryStream, rank int, at place, row []scheduler.Action) (bytes int64, err error) {
 	st, err := stages.NewStage(p.model, dry, p.chunks[rank], p.dryOptions(rank, at))
 	if err != nil {
 		return 0, err

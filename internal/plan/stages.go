@@ -16,11 +16,18 @@ import (
 // microbatches of a validation; 0: no validation. The weights come from load, with the optimizer state if
 // withState is set.
 func (p *Plan) Stages(evalMicrobatches int, load stages.Source, withState bool, groups Groups) (actors.Spec, error) {
-	return p.StagesFrom(evalMicrobatches, func(int) stages.Source { return load }, withState, groups)
+	return p.StagesFrom(evalMicrobatches, Loading{From: func(int) stages.Source { return load }, WithState: withState, Readers: 1}, groups)
+}
+
+// Loading says where the stages of a process get their numbers.
+type Loading struct {
+	From      func(rank int) stages.Source
+	WithState bool // also the optimizer state
+	Readers   int  // how many tensors a stage reads at a time
 }
 
 // StagesFrom is Stages with a source for each rank.
-func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Source, withState bool, groups Groups) (actors.Spec, error) {
+func (p *Plan) StagesFrom(evalMicrobatches int, load Loading, groups Groups) (actors.Spec, error) {
 	replicas, err := p.replicas(evalMicrobatches)
 	if err != nil {
 		return actors.Spec{}, err
@@ -31,7 +38,14 @@ func (p *Plan) StagesFrom(evalMicrobatches int, load func(rank int) stages.Sourc
 			if err != nil {
 				return nil, err
 			}
-			return st, st.Load(load(rank), withState)
+			return st, st.LoadSeveral(load.From(rank), load.WithState, load.Readers)
+		},
+		Load: func(rank int, c actors.Compute) error {
+			st, ok := c.(*stages.Stage)
+			if !ok {
+				return fmt.Errorf("rank %d: a %T cannot be filled", rank, c)
+			}
+			return st.LoadSeveral(load.From(rank), load.WithState, load.Readers)
 		},
 		Rejoin: func(rank int, c actors.Compute) error { return p.rejoin(rank, c, groups) }, BuildShadow: p.buildShadow,
 		TiedRanks: p.EmbeddingRanks(), Routes: p.routes, Table: p.table, EvalTable: replicas[0].EvalTable,

@@ -445,6 +445,8 @@ type Control struct {
 	//	*Control_Measured
 	//	*Control_Carry
 	//	*Control_Carried
+	//	*Control_Prepare
+	//	*Control_Prepared
 	Kind          isControl_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -584,6 +586,24 @@ func (x *Control) GetCarried() *Carried {
 	return nil
 }
 
+func (x *Control) GetPrepare() *Assign {
+	if x != nil {
+		if x, ok := x.Kind.(*Control_Prepare); ok {
+			return x.Prepare
+		}
+	}
+	return nil
+}
+
+func (x *Control) GetPrepared() *Assigned {
+	if x != nil {
+		if x, ok := x.Kind.(*Control_Prepared); ok {
+			return x.Prepared
+		}
+	}
+	return nil
+}
+
 type isControl_Kind interface {
 	isControl_Kind()
 }
@@ -628,6 +648,16 @@ type Control_Carried struct {
 	Carried *Carried `protobuf:"bytes,11,opt,name=carried,proto3,oneof"`
 }
 
+type Control_Prepare struct {
+	// Prepare asks a worker to prepare for the ranks of an assignment that may follow: one that continues the attempt named here.
+	// Prepared answers when it has, or why it has not.
+	Prepare *Assign `protobuf:"bytes,12,opt,name=prepare,proto3,oneof"`
+}
+
+type Control_Prepared struct {
+	Prepared *Assigned `protobuf:"bytes,13,opt,name=prepared,proto3,oneof"`
+}
+
 func (*Control_Assign) isControl_Kind() {}
 
 func (*Control_Assigned) isControl_Kind() {}
@@ -647,6 +677,10 @@ func (*Control_Measured) isControl_Kind() {}
 func (*Control_Carry) isControl_Kind() {}
 
 func (*Control_Carried) isControl_Kind() {}
+
+func (*Control_Prepare) isControl_Kind() {}
+
+func (*Control_Prepared) isControl_Kind() {}
 
 // Assign gives a worker ranks of a run's attempt.
 type Assign struct {
@@ -10991,7 +11025,7 @@ const file_wire_proto_rawDesc = "" +
 	"\asession\x18\t \x01(\x04R\asession\x12!\n" +
 	"\fpeer_session\x18\n" +
 	" \x01(\x04R\vpeerSessionB\x06\n" +
-	"\x04body\"\xa5\x04\n" +
+	"\x04body\"\x8b\x05\n" +
 	"\aControl\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12-\n" +
 	"\x06assign\x18\x02 \x01(\v2\x13.troupe.wire.AssignH\x00R\x06assign\x123\n" +
@@ -11004,7 +11038,9 @@ const file_wire_proto_rawDesc = "" +
 	"\bmeasured\x18\t \x01(\v2\x15.troupe.wire.MeasuredH\x00R\bmeasured\x12*\n" +
 	"\x05carry\x18\n" +
 	" \x01(\v2\x12.troupe.wire.CarryH\x00R\x05carry\x120\n" +
-	"\acarried\x18\v \x01(\v2\x14.troupe.wire.CarriedH\x00R\acarriedB\x06\n" +
+	"\acarried\x18\v \x01(\v2\x14.troupe.wire.CarriedH\x00R\acarried\x12/\n" +
+	"\aprepare\x18\f \x01(\v2\x13.troupe.wire.AssignH\x00R\aprepare\x123\n" +
+	"\bprepared\x18\r \x01(\v2\x15.troupe.wire.AssignedH\x00R\bpreparedB\x06\n" +
 	"\x04kind\"\xe2\x04\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\fR\x03run\x12\x18\n" +
@@ -12095,163 +12131,165 @@ var file_wire_proto_depIdxs = []int32{
 	18,  // 9: troupe.wire.Control.measured:type_name -> troupe.wire.Measured
 	15,  // 10: troupe.wire.Control.carry:type_name -> troupe.wire.Carry
 	16,  // 11: troupe.wire.Control.carried:type_name -> troupe.wire.Carried
-	13,  // 12: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
-	7,   // 13: troupe.wire.Assign.renewal:type_name -> troupe.wire.Renewal
-	38,  // 14: troupe.wire.Renewal.update:type_name -> troupe.wire.Update
-	13,  // 15: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
-	14,  // 16: troupe.wire.Connected.links:type_name -> troupe.wire.Link
-	13,  // 17: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
-	24,  // 18: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
-	20,  // 19: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
-	21,  // 20: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
-	22,  // 21: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
-	25,  // 22: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
-	25,  // 23: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
-	27,  // 24: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
-	0,   // 25: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
-	13,  // 26: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
-	26,  // 27: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
-	13,  // 28: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
-	19,  // 29: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
-	23,  // 30: troupe.wire.Beat.unreachable:type_name -> troupe.wire.Unreachable
-	34,  // 31: troupe.wire.Message.header:type_name -> troupe.wire.Header
-	36,  // 32: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
-	37,  // 33: troupe.wire.Message.order:type_name -> troupe.wire.Order
-	41,  // 34: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
-	42,  // 35: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
-	43,  // 36: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
-	44,  // 37: troupe.wire.Message.data:type_name -> troupe.wire.Data
-	45,  // 38: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
-	46,  // 39: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	52,  // 40: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	53,  // 41: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	54,  // 42: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	55,  // 43: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	62,  // 44: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	63,  // 45: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	64,  // 46: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	65,  // 47: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	66,  // 48: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	67,  // 49: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	68,  // 50: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	69,  // 51: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	56,  // 52: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	57,  // 53: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	58,  // 54: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	59,  // 55: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	70,  // 56: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
-	71,  // 57: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
-	72,  // 58: troupe.wire.Message.step_gradient:type_name -> troupe.wire.StepGradient
-	73,  // 59: troupe.wire.Message.shadowed:type_name -> troupe.wire.Shadowed
-	35,  // 60: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
-	35,  // 61: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
-	35,  // 62: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
-	38,  // 63: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
-	39,  // 64: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
-	40,  // 65: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
-	35,  // 66: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
-	39,  // 67: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
-	40,  // 68: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
-	40,  // 69: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
-	48,  // 70: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
-	50,  // 71: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	51,  // 72: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	50,  // 73: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	47,  // 74: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
-	49,  // 75: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	25,  // 76: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	38,  // 77: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	60,  // 78: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	61,  // 79: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	35,  // 80: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	40,  // 81: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	35,  // 82: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
-	40,  // 83: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
-	40,  // 84: troupe.wire.StepGradient.tensors:type_name -> troupe.wire.Tensor
-	80,  // 85: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	82,  // 86: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	106, // 87: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	109, // 88: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	113, // 89: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	119, // 90: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	124, // 91: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	132, // 92: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	114, // 93: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	84,  // 94: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	86,  // 95: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	76,  // 96: troupe.wire.ApiRequest.drain:type_name -> troupe.wire.DrainRequest
-	79,  // 97: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	78,  // 98: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	81,  // 99: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	83,  // 100: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	88,  // 101: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	107, // 102: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	110, // 103: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	118, // 104: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	120, // 105: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	129, // 106: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	133, // 107: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	115, // 108: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	85,  // 109: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	87,  // 110: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	77,  // 111: troupe.wire.ApiReply.drain:type_name -> troupe.wire.DrainReply
-	1,   // 112: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	136, // 113: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	108, // 114: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	22,  // 115: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	89,  // 116: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	93,  // 117: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	96,  // 118: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	97,  // 119: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	98,  // 120: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	101, // 121: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	103, // 122: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	104, // 123: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	105, // 124: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	102, // 125: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	100, // 126: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	99,  // 127: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
-	91,  // 128: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	90,  // 129: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
-	92,  // 130: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	137, // 131: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	138, // 132: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	94,  // 133: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	139, // 134: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	140, // 135: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	22,  // 136: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	95,  // 137: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	110, // 138: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	79,  // 139: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	108, // 140: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 141: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	108, // 142: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	112, // 143: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	102, // 144: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	111, // 145: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	24,  // 146: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 147: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	141, // 148: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	116, // 149: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	117, // 150: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	108, // 151: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	121, // 152: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	122, // 153: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	121, // 154: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	125, // 155: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	126, // 156: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	127, // 157: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	128, // 158: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	131, // 159: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	130, // 160: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	135, // 161: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	134, // 162: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	27,  // 163: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	164, // [164:164] is the sub-list for method output_type
-	164, // [164:164] is the sub-list for method input_type
-	164, // [164:164] is the sub-list for extension type_name
-	164, // [164:164] is the sub-list for extension extendee
-	0,   // [0:164] is the sub-list for field type_name
+	6,   // 12: troupe.wire.Control.prepare:type_name -> troupe.wire.Assign
+	8,   // 13: troupe.wire.Control.prepared:type_name -> troupe.wire.Assigned
+	13,  // 14: troupe.wire.Assign.hosts:type_name -> troupe.wire.Peer
+	7,   // 15: troupe.wire.Assign.renewal:type_name -> troupe.wire.Renewal
+	38,  // 16: troupe.wire.Renewal.update:type_name -> troupe.wire.Update
+	13,  // 17: troupe.wire.Connect.peers:type_name -> troupe.wire.Peer
+	14,  // 18: troupe.wire.Connected.links:type_name -> troupe.wire.Link
+	13,  // 19: troupe.wire.Carry.to:type_name -> troupe.wire.Peer
+	24,  // 20: troupe.wire.StatusReply.actors:type_name -> troupe.wire.Snapshot
+	20,  // 21: troupe.wire.StatusReply.actions:type_name -> troupe.wire.RankActions
+	21,  // 22: troupe.wire.StatusReply.memory:type_name -> troupe.wire.RankMemory
+	22,  // 23: troupe.wire.RankActions.times:type_name -> troupe.wire.ActionTimes
+	25,  // 24: troupe.wire.Snapshot.action:type_name -> troupe.wire.Action
+	25,  // 25: troupe.wire.Snapshot.needs:type_name -> troupe.wire.Action
+	27,  // 26: troupe.wire.Offer.devices:type_name -> troupe.wire.OfferedDevice
+	0,   // 27: troupe.wire.JoinReply.name:type_name -> troupe.wire.JoinReply.Name
+	13,  // 28: troupe.wire.Hello.worker:type_name -> troupe.wire.Peer
+	26,  // 29: troupe.wire.Hello.offer:type_name -> troupe.wire.Offer
+	13,  // 30: troupe.wire.Welcome.coordinator:type_name -> troupe.wire.Peer
+	19,  // 31: troupe.wire.Beat.status:type_name -> troupe.wire.StatusReply
+	23,  // 32: troupe.wire.Beat.unreachable:type_name -> troupe.wire.Unreachable
+	34,  // 33: troupe.wire.Message.header:type_name -> troupe.wire.Header
+	36,  // 34: troupe.wire.Message.peers:type_name -> troupe.wire.Peers
+	37,  // 35: troupe.wire.Message.order:type_name -> troupe.wire.Order
+	41,  // 36: troupe.wire.Message.transfer:type_name -> troupe.wire.Transfer
+	42,  // 37: troupe.wire.Message.credit:type_name -> troupe.wire.Credit
+	43,  // 38: troupe.wire.Message.data_request:type_name -> troupe.wire.DataRequest
+	44,  // 39: troupe.wire.Message.data:type_name -> troupe.wire.Data
+	45,  // 40: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
+	46,  // 41: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
+	52,  // 42: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	53,  // 43: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	54,  // 44: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	55,  // 45: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	62,  // 46: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	63,  // 47: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	64,  // 48: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	65,  // 49: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	66,  // 50: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	67,  // 51: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	68,  // 52: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	69,  // 53: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	56,  // 54: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	57,  // 55: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	58,  // 56: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	59,  // 57: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	70,  // 58: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
+	71,  // 59: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
+	72,  // 60: troupe.wire.Message.step_gradient:type_name -> troupe.wire.StepGradient
+	73,  // 61: troupe.wire.Message.shadowed:type_name -> troupe.wire.Shadowed
+	35,  // 62: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
+	35,  // 63: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
+	35,  // 64: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
+	38,  // 65: troupe.wire.Order.speculative:type_name -> troupe.wire.Update
+	39,  // 66: troupe.wire.Transfer.extent:type_name -> troupe.wire.Extent
+	40,  // 67: troupe.wire.Transfer.tensor:type_name -> troupe.wire.Tensor
+	35,  // 68: troupe.wire.DataRequest.reply_to:type_name -> troupe.wire.Pid
+	39,  // 69: troupe.wire.Data.extent:type_name -> troupe.wire.Extent
+	40,  // 70: troupe.wire.Data.fields:type_name -> troupe.wire.Tensor
+	40,  // 71: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
+	48,  // 72: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
+	50,  // 73: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
+	51,  // 74: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
+	50,  // 75: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 76: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	49,  // 77: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
+	25,  // 78: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
+	38,  // 79: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	60,  // 80: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	61,  // 81: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	35,  // 82: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	40,  // 83: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	35,  // 84: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
+	40,  // 85: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
+	40,  // 86: troupe.wire.StepGradient.tensors:type_name -> troupe.wire.Tensor
+	80,  // 87: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	82,  // 88: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	106, // 89: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	109, // 90: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	113, // 91: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	119, // 92: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	124, // 93: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	132, // 94: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	114, // 95: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	84,  // 96: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	86,  // 97: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	76,  // 98: troupe.wire.ApiRequest.drain:type_name -> troupe.wire.DrainRequest
+	79,  // 99: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	78,  // 100: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	81,  // 101: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	83,  // 102: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	88,  // 103: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	107, // 104: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	110, // 105: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	118, // 106: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	120, // 107: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	129, // 108: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	133, // 109: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	115, // 110: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	85,  // 111: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	87,  // 112: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	77,  // 113: troupe.wire.ApiReply.drain:type_name -> troupe.wire.DrainReply
+	1,   // 114: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	136, // 115: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	108, // 116: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	22,  // 117: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	89,  // 118: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	93,  // 119: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	96,  // 120: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	97,  // 121: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	98,  // 122: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	101, // 123: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	103, // 124: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	104, // 125: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	105, // 126: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	102, // 127: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	100, // 128: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	99,  // 129: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
+	91,  // 130: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	90,  // 131: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	92,  // 132: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	137, // 133: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	138, // 134: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	94,  // 135: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	139, // 136: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	140, // 137: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	22,  // 138: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	95,  // 139: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	110, // 140: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	79,  // 141: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	108, // 142: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 143: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	108, // 144: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	112, // 145: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	102, // 146: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	111, // 147: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	24,  // 148: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 149: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	141, // 150: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	116, // 151: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	117, // 152: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	108, // 153: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	121, // 154: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	122, // 155: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	121, // 156: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	125, // 157: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	126, // 158: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	127, // 159: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	128, // 160: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	131, // 161: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	130, // 162: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	135, // 163: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	134, // 164: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	27,  // 165: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	166, // [166:166] is the sub-list for method output_type
+	166, // [166:166] is the sub-list for method input_type
+	166, // [166:166] is the sub-list for extension type_name
+	166, // [166:166] is the sub-list for extension extendee
+	0,   // [0:166] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -12274,6 +12312,8 @@ func file_wire_proto_init() {
 		(*Control_Measured)(nil),
 		(*Control_Carry)(nil),
 		(*Control_Carried)(nil),
+		(*Control_Prepare)(nil),
+		(*Control_Prepared)(nil),
 	}
 	file_wire_proto_msgTypes[5].OneofWrappers = []any{}
 	file_wire_proto_msgTypes[29].OneofWrappers = []any{
