@@ -112,6 +112,7 @@ type meter struct {
 	now        func() time.Time
 	stage      *stages.Stage
 	chunks     []meterChunk
+	parts      []float64 // of the operations of all decoder layers, by kind: those of so many mean layers
 	microbatch stages.Microbatch
 	step       int
 	weights    int64
@@ -120,7 +121,8 @@ type meter struct {
 
 type meterChunk struct {
 	symbol  scheduler.Symbol
-	layers  float64                    // how many times as many operations it has as a layer of its kind has on average
+	kind    int                        // of a decoder layer, else 0
+	layers  float64                    // how many times as many operations it has as a layer of its symbol has on average
 	in, out int                        // widths of its edges
 	times   [scheduler.B + 1][]float64 // by pass, ms of a mean layer
 }
@@ -131,23 +133,23 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 	model := sample.model
 	var err error
 	var specs []stages.ChunkSpec
-	symbols, decoders := model.Symbols(), 0
-	share := sharesOfKinds(model)
+	symbols, measures := model.Symbols(), sample.measures()
+	share := sharesOfSymbols(model)
 	for i := 0; i < len(symbols); {
 		s, last := scheduler.Symbol(symbols[i]), i+1
 		for s == scheduler.SymbolMTP && scheduler.Symbol(symbols[last]) == s { // they stand in one chunk
 			last++
 		}
-		measured := s != scheduler.SymbolLayer
-		if !measured {
-			measured = sample.measures(decoders)
-			decoders++
-		}
-		if measured {
+		kind, measured := measures[i]
+		if measured || s != scheduler.SymbolLayer {
 			specs = append(specs, stages.ChunkSpec{Chunk: len(specs), First: i, Last: last})
-			m.chunks = append(m.chunks, meterChunk{symbol: s, layers: sum(share[i:last]), in: model.EdgeWidth(i), out: model.EdgeWidth(last)})
+			m.chunks = append(m.chunks, meterChunk{symbol: s, kind: kind, layers: sum(share[i:last]), in: model.EdgeWidth(i),
+				out: model.EdgeWidth(last)})
 		}
 		i = last
+	}
+	for _, layers := range kindsOf(model) {
+		m.parts = append(m.parts, share[layers[0]]*float64(len(layers)))
 	}
 	if m.stage, err = stages.NewStage(model, m.stream, specs, options); err == nil && load {
 		err = m.stage.Load(stages.InitWeights(1), false)
@@ -163,9 +165,9 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 	return m, nil
 }
 
-// sharesOfKinds are the operations of each layer as a share of the mean of its kind. Decoder layers may differ, and few are measured, but
-// costs are of the mean of all, of which plan.Plan.LayerCosts gives each layer its share.
-func sharesOfKinds(m *stages.Model) []float64 {
+// sharesOfSymbols are the operations of each layer as a share of the mean of its symbol. Decoder layers may differ, and few are
+// measured, but costs are of the mean of all, of which plan.Plan.LayerCosts gives each layer its share.
+func sharesOfSymbols(m *stages.Model) []float64 {
 	shares, symbols := m.FLOPs(m.Config.Context), m.Symbols()
 	_, mean, _ := m.Config.FLOPs(m.Config.Context)
 	for i := range shares {
@@ -292,28 +294,49 @@ func (m *meter) time(v int, t scheduler.Type, in ...tensorops.Tensor) (tensorops
 	return out, err
 }
 
-// costs are made of the times of all rounds, and of all layers of a kind: each is what typical says of them.
+// costs are made of the times of all rounds, and of all layers of a kind: each is what typical says of them. Those of decoder layers are
+// the mean of the kinds, of which each has its part of the operations.
 func (m *meter) costs(typical func(times []float64) float64) BatchCosts {
-	times := make(map[string]*[scheduler.B + 1][]float64)
+	type kind struct {
+		symbol scheduler.Symbol
+		kind   int
+	}
+	times, all := make(map[kind]*[scheduler.B + 1][]float64), make(map[scheduler.Symbol]float64)
+	var kinds []kind
 	for _, c := range m.chunks {
-		s := string(rune(c.symbol))
-		if times[s] == nil {
-			times[s] = new([scheduler.B + 1][]float64)
+		k := kind{c.symbol, c.kind}
+		if times[k] == nil {
+			times[k] = new([scheduler.B + 1][]float64)
+			kinds = append(kinds, k)
+			all[k.symbol] += m.part(k.symbol, k.kind)
 		}
 		for t := range c.times {
-			times[s][t] = append(times[s][t], c.times[t]...)
+			times[k][t] = append(times[k][t], c.times[t]...)
 		}
 	}
 	out := BatchCosts{Microbatch: m.microbatch.Sequences, Layers: make(map[string]LayerCost)}
-	for s, t := range times {
+	for _, k := range kinds {
+		t, part := times[k], m.part(k.symbol, k.kind)/all[k.symbol]
 		input, weight, both := typical(t[scheduler.I]), typical(t[scheduler.W]), typical(t[scheduler.B])
 		// A backward has the operations of both gradients. That they differ in time is
 		// chance, from which no schedule shall gain.
-		backward := (input + weight + both) / 2
-		out.Layers[s] = LayerCost{ForwardMS: typical(t[scheduler.F]), InputGradMS: backward * input / (input + weight),
-			WeightGradMS: backward * weight / (input + weight), BackwardMS: backward}
+		backward := part * (input + weight + both) / 2
+		cost := out.Layers[string(rune(k.symbol))]
+		cost.ForwardMS += part * typical(t[scheduler.F])
+		cost.InputGradMS += backward * input / (input + weight)
+		cost.WeightGradMS += backward * weight / (input + weight)
+		cost.BackwardMS += backward
+		out.Layers[string(rune(k.symbol))] = cost
 	}
 	return out
+}
+
+// part returns the operations of all layers of a kind, those of so many mean layers.
+func (m *meter) part(symbol scheduler.Symbol, kind int) float64 {
+	if symbol == scheduler.SymbolLayer {
+		return m.parts[kind]
+	}
+	return 1
 }
 
 // addBytes is how much is added at a time to measure what a byte takes: as much as a layer's

@@ -35,7 +35,7 @@ const (
 	freeShare = 0.5
 )
 
-// sampleOf chooses the part of a model to measure on a device: fewer layers if all would need more than half of the free
+// sampleOf chooses the part of a model to measure on a device: fewer layers of each kind if all would need more than half of the free
 // memory or too much time, then narrower layers, whose times are scaled. narrower: narrower layers are allowed.
 func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences int, narrower bool) (*sample, error) {
 	config := b.Model().Config
@@ -56,12 +56,16 @@ func sampleOf(b *plan.Plan, options stages.Options, dev device.Device, sequences
 		if fits && s.flops(sequences) <= mostFLOPs {
 			return s, nil
 		}
-		if s.decoders > 1 {
-			s.decoders /= 2
+		if least := min(len(kindsOf(s.model)), mostDecoders); s.decoders > least {
+			s.decoders = max(least, s.decoders/2)
 			continue
 		}
 		next, ok := narrowed(config)
 		if ok = ok && narrower && s.shrunk < mostShrunk; !ok {
+			if !fits && s.decoders > 1 { // without the rarest kinds
+				s.decoders /= 2
+				continue
+			}
 			if !fits {
 				return nil,
 					fmt.Errorf("%w: one layer with embedding and head needs %s for microbatches of %d, but half of the free memory is %s; use --device to estimate a GPU, or --layer-costs for costs measured elsewhere",
@@ -102,22 +106,6 @@ func narrowed(c stages.Config) (stages.Config, bool) {
 		c.HeadDim = 0
 	}
 	return c, true
-}
-
-// measures reports whether a decoder layer is measured. They are spread over the model: where layers differ, the first are not like the
-// others.
-func (s *sample) measures(decoder int) bool {
-	all := s.model.Config.Layers
-	if all <= s.decoders {
-		return true
-	}
-	// The k-th is in the middle of the k-th of equal parts of the model.
-	for k := range s.decoders {
-		if (2*k+1)*all/(2*s.decoders) == decoder {
-			return true
-		}
-	}
-	return false
 }
 
 // bytes is what measuring takes, found by recording a step without executing it.

@@ -88,7 +88,8 @@ func doubling(n int) []int {
 func newRunners(b *plan.Plan, of *sample, dev device.Device, sequences int) ([]*runner, error) {
 	model := of.model
 	var err error
-	layer := slices.Index([]byte(model.Symbols()), byte(scheduler.SymbolLayer))
+	kinds := kindsOf(model)
+	layer := kinds[0][len(kinds[0])/2]
 	c := model.Config
 	in, out := model.EdgeWidth(layer), model.EdgeWidth(layer+1)
 	noise := make([]float32, sequences*c.Context*max(in, out))
