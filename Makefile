@@ -111,8 +111,8 @@ check-grids: ## train under a table of grids, with a process for each rank and i
 	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero|ExpertGroups)' ./test/grid ./test/bits
 
 .PHONY: check-plans
-check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs
-	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 30m -run '^TestLargePlans$$' ./internal/forecast
+check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs, and one with experts
+	TROUPE_LONG_TESTS=1 $(GO) test -v -count=1 -timeout 30m -run '^TestLarge(Expert)?Plans$$' ./internal/forecast
 
 KILLS_SEED ?= 0
 .PHONY: check-kills

@@ -17,7 +17,7 @@ import (
 // of a step.
 func (a *app) planCluster(ctx context.Context, cmd *cobra.Command, path string, o *planConfigOptions, d drawing) error {
 	for _, name := range []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
-		"node-latency-us", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
+		"node-latency-us", "expert-imbalance", "check", "pairs", "device", "layer-costs", "save-costs", "out"} {
 		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
 			return usagef("--%s has no effect with --cluster, which measures the workers' devices, memory and links; remove it", name)
 		}

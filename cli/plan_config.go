@@ -32,9 +32,10 @@ type planConfigOptions struct {
 	perNode   int     // devices per node; 0: all links are equal
 	nodeUS    float64 // latency between two devices of one node
 	nodeGbps  float64
-	device    string // the GPU to estimate costs for, by its name in package gpus
-	costs     string // the file to read layer costs from
-	save      string // the file to write layer costs to
+	imbalance float64 // load of the busiest rank of an expert group, by the mean
+	device    string  // the GPU to estimate costs for, by its name in package gpus
+	costs     string  // the file to read layer costs from
+	save      string  // the file to write layer costs to
 	seconds   float64
 	check     bool
 	pairs     int
@@ -59,6 +60,8 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 		"bandwidth of the links inside a node, in `Gbit/s` (default: the data sheet's with --device, else messages take no time)")
 	f.Float64Var(&o.nodeUS, "node-latency-us", 0,
 		"latency of an empty message inside a node, in `microseconds` (default: --latency-us)")
+	f.Float64Var(&o.imbalance, "expert-imbalance", 1,
+		"tokens that the busiest of the ranks that share experts gets, a `factor` of the mean (parallel.expert)")
 	f.StringVar(&o.device, "device", "", "estimate the costs for this GPU instead of measuring here; its `name` is one of: "+
 		strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "read layer costs from this `file` of --save-costs, instead of measuring")
@@ -81,7 +84,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 
 // measuringFlags have no effect if nothing is measured or predicted.
 var measuringFlags = []string{"devices", "memory-gib", "latency-us", "bandwidth-gbps", "devices-per-node", "node-bandwidth-gbps",
-	"node-latency-us", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
+	"node-latency-us", "expert-imbalance", "layer-costs", "save-costs", "seconds", "check", "pairs", "cluster"}
 
 // Limits of the flags' values.
 const (
@@ -89,6 +92,7 @@ const (
 	maxPairs   = 1000
 
 	maxMemoryGiB = 1 << 20
+	maxImbalance = 1000
 )
 
 func (o *planConfigOptions) validate() error {
@@ -107,6 +111,8 @@ func (o *planConfigOptions) validate() error {
 		return usagef("--node-latency-us %v: give microseconds from 0 to 1e9", o.nodeUS)
 	case !(o.nodeGbps >= 0 && o.nodeGbps <= 1e9):
 		return usagef("--node-bandwidth-gbps %v: give Gbit/s from 0 to 1e9", o.nodeGbps)
+	case !(o.imbalance >= 1 && o.imbalance <= maxImbalance):
+		return usagef("--expert-imbalance %v: give a factor from 1, equal loads, to %d", o.imbalance, maxImbalance)
 	case !(o.seconds > 0 && o.seconds <= 3600):
 		return usagef("--seconds %v: give more than 0, up to 3600", o.seconds)
 	case o.pairs < 1 || o.pairs > maxPairs:
@@ -146,7 +152,7 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 	}
 	if o.devices == 1 {
 		errs = append(errs, idle(cmd, "with one device, which sends no messages (see --devices)", "latency-us", "bandwidth-gbps",
-			"devices-per-node"))
+			"devices-per-node", "expert-imbalance"))
 	}
 	if o.perNode <= 1 {
 		errs = append(errs, idle(cmd, "without --devices-per-node of 2 or more", "node-latency-us", "node-bandwidth-gbps"))
@@ -156,7 +162,7 @@ func (o *planConfigOptions) checkIdle(cmd *cobra.Command) error {
 
 func (o *planConfigOptions) cluster(cmd *cobra.Command, dtype string) forecast.Devices {
 	d := forecast.Devices{Devices: o.devices, MemoryBytes: int64(o.memoryGiB * (1 << 30)), LatencyUS: o.latencyUS,
-		BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype)}
+		BytesPerS: bytesPerS(o.gigabits), PeakFLOPs: o.gpu().FLOPs(dtype), ExpertImbalance: o.imbalance}
 	if o.perNode > 1 {
 		d.Nodes = forecast.Nodes{Devices: o.perNode, Within: forecast.Link{LatencyUS: o.latencyUS, BytesPerS: o.gpu().LinkBytesPerS}}
 		if cmd.Flags().Changed("node-bandwidth-gbps") {
@@ -202,6 +208,8 @@ type planReport struct {
 	Check      *forecast.Verdict  `json:"check,omitempty"`
 	// Estimated names the GPU that the costs are estimated for; "": they were measured.
 	Estimated string `json:"estimated_for,omitempty"`
+	// ExpertImbalance is that of --expert-imbalance; 0: the model has no experts that ranks could share.
+	ExpertImbalance float64 `json:"expert_imbalance,omitempty"`
 
 	config  *config.Config
 	cluster forecast.Devices
@@ -274,6 +282,12 @@ func (r *planReport) find(ctx context.Context, o *planConfigOptions, progress, w
 	}
 	for _, text := range b.Warnings() {
 		warn(text)
+	}
+	switch experts := b.Model().Config.Experts.Count > 0; {
+	case experts && o.devices > 1:
+		r.ExpertImbalance = o.imbalance
+	case o.imbalance > 1:
+		return usagef("--expert-imbalance has no effect: the model has no experts; remove it")
 	}
 	if _, err := b.CheckWorld(1); err != nil {
 		return &troupe.SetupError{Err: err}
@@ -393,6 +407,12 @@ func recommendation(o *forecast.Option) string {
 	}
 	if o.Context > 1 {
 		fmt.Fprintf(&s, "context = %d\n", o.Context)
+	}
+	if o.Expert > 1 {
+		fmt.Fprintf(&s, "expert = %d\n", o.Expert)
+	}
+	if o.Overlap {
+		s.WriteString("expert_overlap = true\n")
 	}
 	if o.Sequence {
 		s.WriteString("sequence = true\n")

@@ -21,6 +21,13 @@ func (r *planReport) text(w io.Writer) error {
 			g.Name, g.BF16FLOPs/1e12, g.BytesPerS/1e12, words.Bytes(g.MemoryBytes))
 	}
 	p.costs(r.Costs)
+	switch {
+	case r.ExpertImbalance > 1:
+		p.line("of the ranks that share experts, the busiest one is assumed to get %v times the mean number of tokens (--expert-imbalance)",
+			r.ExpertImbalance)
+	case r.ExpertImbalance == 1:
+		p.line("ranks that share experts are assumed to get equally many tokens; --expert-imbalance F assumes other loads")
+	}
 	p.heading("As configured")
 	p.option(r.Configured)
 	if v := r.Check; v != nil {
@@ -113,6 +120,9 @@ func (p *planText) option(o *forecast.Option) {
 	if o.ContextMS > 0 {
 		with = append(with, round(o.ContextMS)+" ms with its context group")
 	}
+	if o.ExpertMS > 0 {
+		with = append(with, round(o.ExpertMS)+" ms with its expert group")
+	}
 	if o.DataMS > 0 {
 		with = append(with, round(o.DataMS)+" ms with its replicas")
 	}
@@ -135,6 +145,12 @@ func gridOf(o *forecast.Option) string {
 	if o.Context > 1 {
 		text += fmt.Sprintf(" × context %d", o.Context)
 	}
+	if o.Expert > 1 {
+		text += fmt.Sprintf(", expert %d", o.Expert)
+	}
+	if o.Overlap {
+		text += ", expert_overlap"
+	}
 	if o.Sequence {
 		text += ", sequence"
 	}
@@ -149,6 +165,12 @@ func shortGrid(o *forecast.Option) string {
 	text := fmt.Sprintf("tp%d dp%d pp%d", o.Tensor, o.Data, o.Stages)
 	if o.Context > 1 {
 		text += fmt.Sprintf(" cp%d", o.Context)
+	}
+	if o.Expert > 1 {
+		text += fmt.Sprintf(" ep%d", o.Expert)
+	}
+	if o.Overlap {
+		text += "+overlap"
 	}
 	if o.Zero > 0 {
 		text += fmt.Sprintf(" zero%d", o.Zero)

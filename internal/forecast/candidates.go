@@ -22,16 +22,15 @@ type candidate struct {
 func (s *search) candidates() []candidate {
 	var all, small []candidate
 	for _, g := range s.shapes() {
-		fits := s.mayFit(g)
+		sizes, fits := s.expertSizes(g)
 		for _, batch := range s.costs.Batches {
 			n := s.base.Batch.Sequences / batch.Microbatch
 			if s.base.Batch.Sequences%batch.Microbatch != 0 || g.data > n {
 				continue
 			}
 			for chunks := 1; chunks <= mostChunks && (chunks == 1 || g.stages > 1 && g.stages*chunks <= s.base.Model.Layers+2); chunks++ {
-				for _, name := range s.schedules(g, chunks, n) {
-					c := candidate{way: way{shape: g, chunks: chunks, schedule: name, microbatch: batch.Microbatch, recompute: "none"}}
-					c.roughMS = s.rough(c.way, batch)
+				w := way{shape: g, chunks: chunks, microbatch: batch.Microbatch, recompute: "none"}
+				for _, c := range s.scheduled(w, sizes, batch) {
 					if all = append(all, c); fits {
 						small = append(small, c)
 					}
@@ -46,35 +45,63 @@ func (s *search) candidates() []candidate {
 	return small
 }
 
+// scheduled returns the candidates of a way with all schedules to try, of which each has one or two of the sizes of expert groups.
+func (s *search) scheduled(w way, sizes []int, batch BatchCosts) (all []candidate) {
+	n := s.base.Batch.Sequences / w.microbatch
+	for _, name := range s.schedules(w.shape, w.chunks, n) {
+		w.schedule = name
+		all = append(all, s.withExperts(w, sizes, batch)...)
+	}
+	return append(all, s.overlapped(w, sizes, batch)...)
+}
+
 // rough estimates the time of a step by arithmetic, to order candidates: the layers divided evenly, the schedule's bubble, and
 // transfers as far as they take longer than computing.
 func (s *search) rough(w way, batch BatchCosts) float64 {
 	model := s.model.Config
-	computing := 0.0
-	for _, symbol := range s.model.Symbols() {
-		computing += batch.of(scheduler.Symbol(symbol), scheduler.F) + batch.of(scheduler.Symbol(symbol), scheduler.B)
-	}
-	computing /= float64(w.tensor * w.context * w.stages) // of a microbatch, on a rank
+	computing := s.computingMS(w, batch)
 	microbatches := math.Ceil(float64(s.base.Batch.Sequences/w.microbatch) / float64(w.data))
 	bubble := float64(w.stages-1) / float64(w.chunks)
 	// split backward passes fill two thirds of it
-	if w.schedule == scheduler.ZBV || w.schedule == scheduler.ZBH1 || w.schedule == scheduler.ZB1P {
+	if w.schedule == scheduler.ZBV || w.schedule == scheduler.ZBH1 || w.schedule == scheduler.ZB1P ||
+		w.overlap && w.schedule == scheduler.DualPipeV {
 		bubble /= 3
 	}
 	layers := float64(model.Layers) / float64(w.stages)
-	weights := float64(s.model.Parameters()) / float64(w.tensor*w.stages)
+	experts := s.experts.weights / float64(w.tensor*w.stages)
+	weights := float64(s.model.Parameters())/float64(w.tensor*w.stages) - experts // those of all else
 	tensor := 0.0
 	if w.tensor > 1 { // two sums there and two back
 		bytes := 2 * float64(w.microbatch*model.Context*model.Hidden/w.context) * s.elementBytes()
 		tensor = 4 * layers * s.groupMS(1, w.tensor, bytes)
 	}
-	update := weights * s.costs.UpdateNS / 1e6
 	copies := w.context * w.data
+	update := weights + experts/float64(w.expert)
 	if w.zero > 0 {
-		update /= float64(copies)
+		update = (weights + experts) / float64(copies)
 	}
-	sums := max(0, s.groupMS(w.tensor, copies, 2*4*weights)-computing)
-	return (microbatches+bubble)*(computing+tensor) + update + sums
+	var sums float64
+	if w.expert == 1 {
+		sums = s.groupMS(w.tensor, copies, 2*4*(weights+experts))
+	} else {
+		sums = s.groupMS(w.tensor, copies, 2*4*weights) + s.amongMS(w.shape.expertCopies(), 2*4*experts/float64(w.expert))
+	}
+	sums = max(0, sums-computing)
+	pass, exchanges := computing+tensor, s.exchangesMS(w)
+	if w.overlap {
+		pass = max(pass, exchanges)
+	} else {
+		pass += exchanges
+	}
+	return (microbatches+bubble)*pass + update*s.costs.UpdateNS/1e6 + sums
+}
+
+// computingMS is what a rank computes for a microbatch if the layers are divided evenly.
+func (s *search) computingMS(w way, batch BatchCosts) (ms float64) {
+	for _, symbol := range s.model.Symbols() {
+		ms += batch.of(scheduler.Symbol(symbol), scheduler.F) + batch.of(scheduler.Symbol(symbol), scheduler.B)
+	}
+	return ms / float64(w.tensor*w.context*w.stages)
 }
 
 // elementBytes is the size of an element of an activation that is sent.
@@ -88,12 +115,18 @@ func (s *search) elementBytes() float64 {
 // groupMS is the time that each rank of a group needs to send its parts of some bytes to
 // all others, given the distance of its ranks.
 func (s *search) groupMS(stride, size int, bytes float64) float64 {
-	if size <= 1 || s.cluster.Devices <= 1 {
-		return 0
-	}
 	ranks := make([]int, size)
 	for i := range ranks {
 		ranks[i] = i * stride
+	}
+	return s.amongMS(ranks, bytes)
+}
+
+// amongMS is the time that each of some ranks needs to send its parts of some bytes to all others.
+func (s *search) amongMS(ranks []int, bytes float64) float64 {
+	size := len(ranks)
+	if size <= 1 || s.cluster.Devices <= 1 {
+		return 0
 	}
 	l := s.cluster.link()
 	if s.cluster.Nodes.joined() {
@@ -103,16 +136,23 @@ func (s *search) groupMS(stride, size int, bytes float64) float64 {
 }
 
 // mayFit reports whether weights, gradients and optimizer state, spread evenly and shared by replicas, fit into a device's
-// memory.
+// memory. An expert group divides the weights and the state of experts, but not their gradients: see stages.ExpertParallel.
 func (s *search) mayFit(g shape) bool {
 	if s.cluster.Devices <= 1 || s.cluster.MemoryBytes <= 0 {
 		return true
 	}
-	each := float64(s.model.Parameters()) / float64(g.tensor*g.stages)
-	trained := float64(s.trained) / float64(g.tensor*g.stages)
-	bytes := 4*each + 4*trained + float64(s.state)/float64(g.tensor*g.stages)
+	parts := float64(g.tensor * g.stages)
+	weights, trained, state := float64(s.model.Parameters())/parts, float64(s.trained)/parts, float64(s.state)/parts
+	copies := 1.0   // that share what they all have
 	if g.zero > 0 { // by mostZero all of these
-		bytes /= float64(g.context * g.data)
+		copies = float64(g.context * g.data)
 	}
+	if g.expert == 1 {
+		return (4*weights+4*trained+state)/copies <= float64(s.cluster.MemoryBytes)
+	}
+	x, xt := s.experts.weights/parts, s.experts.trained/parts
+	ofExperts, groups := state*xt/max(1, trained), float64(g.expert)
+	bytes := 4*(weights-x) + 4*(trained-xt) + state - ofExperts
+	bytes = bytes/copies + ((4*x+ofExperts)/groups+4*xt)/max(1, copies/groups)
 	return bytes <= float64(s.cluster.MemoryBytes)
 }

@@ -43,8 +43,8 @@ func (c Devices) collectiveMS(stage int, dim grid.Dimension, a tensorops.Collect
 		added, bytes = bytes, bytes*(n-1)/n
 	case tensorops.AllToAll:
 		bytes *= (n - 1) / n
-	case tensorops.AllToAllV: // of evenly loaded experts: as many rows as at the source, which has no more than it sends
-		bytes = float64(min(a.Src.Len(), a.Dst.Len())*a.Src.DType().Size()) * (n - 1) / n
+	case tensorops.AllToAllV: // as many rows as at the source, which has no more than it sends; the busiest rank sends or gets more
+		bytes = float64(min(a.Src.Len(), a.Dst.Len())*a.Src.DType().Size()) * (n - 1) / n * c.excess(a.Group.Size())
 	case tensorops.AllGather:
 		bytes *= n - 1
 	}
@@ -72,8 +72,9 @@ type step struct {
 	back     bool // brings tokens back from their experts
 }
 
-// stepsOf returns the steps of a list of operations.
-func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []step) {
+// stepsOf returns the steps of a list of operations, in which experts compute some share of the rows for which there is room. With
+// Devices.ExpertImbalance the shares of its computing are more than 1 together.
+func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS, rows float64) (steps []step) {
 	var all, open float64 // work: of all, and since the last step
 	begun := 0
 	flush := func() {
@@ -102,8 +103,12 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 			flush()
 			steps = append(steps, step{awaits: true, number: o.Await().Number})
 		default:
-			w := work(o)
-			all, open = all+w, open+w
+			w := work(o, rows)
+			all += w
+			if _, ranks := expertWork(o, rows); ranks > 1 {
+				w *= c.excess(ranks)
+			}
+			open += w
 		}
 	}
 	flush()
@@ -116,8 +121,8 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS float64) (steps []
 }
 
 // work is the relative cost of an operation in its list: its multiplications and additions, or for each
-// number that it moves as many as fit in that time.
-func work(o *tensorops.Op) float64 {
+// number that it moves as many as fit in that time. rows is the share of the rows that experts compute: see expertWork.
+func work(o *tensorops.Op, rows float64) float64 {
 	const moved = 16
 	t := func(i int) float64 {
 		if !o.T[i].Valid() {
@@ -128,6 +133,9 @@ func work(o *tensorops.Op) float64 {
 	switch o.Kind {
 	case tensorops.KindMatMul:
 		return flopsOf(o)
+	case tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad:
+		products, _ := expertWork(o, rows)
+		return products
 	case tensorops.KindAttention, tensorops.KindAttentionGrad:
 		each := 2.0
 		if o.Kind == tensorops.KindAttentionGrad {
@@ -230,12 +238,12 @@ func recordGroups(b *plan.Plan, cluster Devices, costs []*Costs) ([]grouped, err
 			continue
 		}
 		g := grouped{passOf: b.PassOf(stage), passes: make(map[chunkPass][]step), shares: make(map[chunkPass]float64)}
-		addNS := costs[stage].AddNS
+		addNS, rows := costs[stage].AddNS, expertRows(b)
 		err := b.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
-			g.passes[chunkPass{chunk, pass}] = cluster.stepsOf(stage, ops, addNS)
-			g.shares[chunkPass{chunk, pass}] = workOf(ops)
+			g.passes[chunkPass{chunk, pass}] = cluster.stepsOf(stage, ops, addNS, rows)
+			g.shares[chunkPass{chunk, pass}] = workOf(ops, rows)
 		}, func(norms, update []tensorops.Op) {
-			g.norms, g.update = cluster.stepsOf(stage, norms, addNS), cluster.stepsOf(stage, update, addNS)
+			g.norms, g.update = cluster.stepsOf(stage, norms, addNS, rows), cluster.stepsOf(stage, update, addNS, rows)
 		})
 		if err == nil {
 			err = g.divide(b, stage, costs[stage], whole)
@@ -260,9 +268,8 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.ExpertOverlap, b.Grid(), c.Parallel.Sequence,
-		b.DescribeZero(), b.Table().Microbatches,
-		b.EmbeddingRanks(), c.Pipeline.PostValidation)
+	return fmt.Sprintf("%d %d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.Expert, c.Parallel.ExpertOverlap, b.Grid(),
+		c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(), c.Pipeline.PostValidation)
 }
 
 // groupKind is equal for stages on which the same collectives take the same time.
@@ -306,7 +313,7 @@ func (g *grouped) divide(b *plan.Plan, stage int, costs *Costs, undivided func()
 			return err
 		}
 		if err := whole.Record(stage, func(chunk int, pass plan.Pass, ops []tensorops.Op) {
-			of[chunkPass{chunk, pass}] = workOf(ops)
+			of[chunkPass{chunk, pass}] = workOf(ops, 1)
 		}, func(_, _ []tensorops.Op) {}); err != nil {
 			return err
 		}
@@ -320,13 +327,16 @@ func (g *grouped) divide(b *plan.Plan, stage int, costs *Costs, undivided func()
 }
 
 // undivided is a plan whose layers are whole on each rank, beside which those of a plan are seen to be divided: a
-// tensor group divides products and heads, and norms only where sequence is set.
+// tensor group divides products and heads, and norms only where sequence is set. Ranks that share experts compute as much as others, but
+// gates and copies over all rows for which they have room.
 func undivided(b *plan.Plan) (*plan.Plan, error) {
-	if b.Grid().Size(grid.Context) == 1 && b.Grid().World() == b.Grid().Size(grid.Data)*b.Table().NumRanks() {
+	g := b.Grid()
+	if g.Size(grid.Context)*g.Size(grid.Expert) == 1 && g.World() == g.Size(grid.Data)*b.Table().NumRanks() {
 		return b, nil
 	}
 	cfg := *b.Config()
 	cfg.Parallel.Tensor, cfg.Parallel.Context, cfg.Parallel.Sequence = []int{1}, 1, false
+	cfg.Parallel.Expert, cfg.Parallel.ExpertOverlap = 1, false
 	cfg.Parallel.Edges, cfg.Parallel.World = "auto", 0
 	cfg.Pipeline.Layout = b.Layout().String() // which costs may have decided
 	var table []byte
@@ -340,11 +350,11 @@ func undivided(b *plan.Plan) (*plan.Plan, error) {
 	return whole, nil
 }
 
-// workOf is the sum of the work of a list.
-func workOf(ops []tensorops.Op) (all float64) {
+// workOf is the sum of the work of a list: see work.
+func workOf(ops []tensorops.Op, rows float64) (all float64) {
 	for i := range ops {
 		if k := ops[i].Kind; k != tensorops.KindCollective && k != tensorops.KindAwait {
-			all += work(&ops[i])
+			all += work(&ops[i], rows)
 		}
 	}
 	return all
@@ -398,13 +408,20 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 // the eight numbers that are read and written.
 const normShare = 1.0 / 8
 
-// endMS is what norms and the update take on a rank of a stage whose weights, if it had them alone and whole, would
-// take so long, and adds its collectives.
-func (g grouped) endMS(b *plan.Plan, stage int, updateMS float64, within *byDimension) float64 {
-	norms := updateMS * normShare / float64(b.Grid().TensorSize(stage)*b.Grid().Size(grid.Copies))
-	update := updateMS * (1 - normShare) / float64(b.Grid().TensorSize(stage))
+// endMS is what norms and the update take on a rank of a stage with that many trained weights, all of which its ranks have together, and
+// adds its collectives.
+func (g grouped) endMS(b *plan.Plan, stage int, weights int64, costs *Costs, within *byDimension) float64 {
+	tensor, copies, sharing := float64(b.Grid().TensorSize(stage)), float64(b.Grid().Size(grid.Copies)), float64(b.Grid().Size(grid.Expert))
+	updateMS := costs.UpdateNS * float64(weights) / 1e6
+	norms := updateMS * normShare / (tensor * copies)
+	update := updateMS * (1 - normShare) / tensor
+	if sharing > 1 { // a rank adds the gradients of its experts, which it has for each rank of the group, and updates only its experts
+		experts := b.TrainedExperts(stage)
+		norms += 4 * experts / tensor * costs.AddNS / 1e6
+		update *= 1 - experts/max(1, float64(weights))*(sharing-1)/sharing
+	}
 	if b.Config().Parallel.Zero > 0 {
-		update /= float64(b.Grid().Size(grid.Copies))
+		update = updateMS * (1 - normShare) / (tensor * copies)
 	}
 	first, then := play(g.norms, norms), play(g.update, update)
 	for d := range within {

@@ -217,7 +217,7 @@ func TestRecord(t *testing.T) {
 
 // stepsOnly are the collectives along a dimension.
 func stepsOnly(ops []tensorops.Op, dim grid.Dimension) (some []step) {
-	for _, s := range (Devices{Devices: 2, LatencyUS: 1}).stepsOf(0, ops, 0) {
+	for _, s := range (Devices{Devices: 2, LatencyUS: 1}).stepsOf(0, ops, 0, 1) {
 		if s.ms+s.underWay > 0 && s.dim == dim {
 			some = append(some, s)
 		}

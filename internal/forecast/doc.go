@@ -5,7 +5,7 @@
 // # Costs
 //
 // Measure times each pass of each layer on this machine. It measures a sample of the model that takes at
-// most half of the free memory (sample.go). Estimate derives the costs for a GPU from its data sheet
+// most half of the free memory (sample.go), with layers of every kind (kinds.go). Estimate derives the costs for a GPU from its data sheet
 // (internal/host/gpus).
 //
 // In a grid, plan.Record shows the operations of one pass of each kind, without running the collectives. The package simulates
@@ -22,6 +22,9 @@
 // chunk by chunk) are recorded once for all plans of a search. With many ranks, memory is computed for the fullest
 // stage of each kind (internal/plan/alike.go). nodes.go finds the links of messages and groups if devices share
 // nodes.
+//
+// A model with experts has, for each grid and schedule, at most two sizes of expert groups, and where exchanges of tokens take long one
+// candidate more, which overlaps them (experts.go).
 //
 // It knows configurations and their plans, stages and the simulator. It must not
 // know flags or the terminal.

@@ -122,7 +122,7 @@ func TestPartsOfAForecast(t *testing.T) {
 	sets := []string{"model.family=qwen3_moe", "model.kv_heads=2", "model.experts=4", "model.experts_per_token=2", "model.expert_ffn=16",
 		"parallel.data=2", "parallel.expert=2", "pipeline.stages=2", "pipeline.schedule=dualpipev"}
 	predicted := func(more ...string) *Prediction {
-		p, err := Predict(resolved(t, append(more, sets...)...), unitCosts(4), Devices{Devices: 4, BytesPerS: 2e6})
+		p, err := Predict(resolved(t, append(more, sets...)...), unitCosts(4), Devices{Devices: 4, BytesPerS: 5e5})
 		if err != nil {
 			t.Fatal(err)
 		}

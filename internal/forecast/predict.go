@@ -29,6 +29,9 @@ type Devices struct {
 	PeakFLOPs float64
 	// Nodes describe hosts whose devices have faster links to each other.
 	Nodes Nodes
+	// ExpertImbalance is the load of tokens of the busiest rank of an expert group, by the mean of the group; below 1: all have equal
+	// loads.
+	ExpertImbalance float64
 	// Message, if not nil, returns the time of a message from one stage to another in milliseconds, instead of
 	// LatencyUS and BytesPerS.
 	Message func(from, to int, bytes int64) float64
@@ -69,9 +72,10 @@ type Prediction struct {
 	BubblePct  float64 `json:"bubble_pct"`
 	MessageMS  float64 `json:"message_ms"` // of one between two ranks
 	// The time of a rank's collectives in a step, including those that overlap with computing, of the rank
-	// with the most: in its tensor group, in its context group, and among the copies of its weights.
+	// with the most: in its tensor group, in its context group, in its expert group, and among the copies of its weights.
 	TensorMS  float64 `json:"tensor_ms,omitempty"`
 	ContextMS float64 `json:"context_ms,omitempty"`
+	ExpertMS  float64 `json:"expert_ms,omitempty"`
 	DataMS    float64 `json:"data_ms,omitempty"`
 	// Memory, by device: tensors, the copy for a checkpoint, and the shadows of other ranks; nil: there are none.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
@@ -172,7 +176,7 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		for r, n := range weights {
 			ms := ofRank[r].UpdateNS * float64(n) / 1e6
 			if together != nil {
-				ms = together[r].endMS(b, r, ms, &within[r])
+				ms = together[r].endMS(b, r, n, ofRank[r], &within[r])
 			}
 			p.UpdateMS = max(p.UpdateMS, ms)
 		}
@@ -190,7 +194,9 @@ func Predict(b *plan.Plan, costs *Costs, cluster Devices) (*Prediction, error) {
 		}
 	}
 	for _, ms := range within {
-		p.TensorMS, p.ContextMS, p.DataMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context]), max(p.DataMS, ms[grid.Copies])
+		p.TensorMS, p.ContextMS = max(p.TensorMS, ms[grid.Tensor]), max(p.ContextMS, ms[grid.Context])
+		p.ExpertMS = max(p.ExpertMS, ms[grid.Expert])
+		p.DataMS = max(p.DataMS, ms[grid.Copies]+ms[grid.ExpertCopies])
 	}
 	if p.Timeline, err = machine.Simulate(t); err != nil {
 		return nil, err

@@ -23,6 +23,8 @@ type Option struct {
 	Tensor        int    `json:"tensor"` // ranks that share each layer; of stages that differ the most
 	Sequence      bool   `json:"sequence,omitempty"`
 	Context       int    `json:"context"`
+	Expert        int    `json:"expert"` // ranks that share the experts
+	Overlap       bool   `json:"expert_overlap,omitempty"`
 	Data          int    `json:"data"`
 	Zero          int    `json:"zero,omitempty"`
 	Stages        int    `json:"stages"`
@@ -83,6 +85,7 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	if err := cluster.Nodes.check(cluster.Devices); err != nil {
 		return nil, err
 	}
+	s.experts = expertsOf(b.Model())
 	s.trained, s.state = b.Model().TrainedOf(wholeModel(b.Model())), plan.Optimizer(b.Config()).StateBytes(b.Model())
 	p := &Recommendation{}
 	for rest, round := s.candidates(), 0; len(rest) > 0 && p.Best == nil && round < mostRounds; round++ {
@@ -127,6 +130,7 @@ type search struct {
 	model   *stages.Model
 	// The number of parameters that are trained, and the bytes of the optimizer's state.
 	trained, state int64
+	experts        experts
 
 	someMayFit bool // of the candidates
 	options    []*Option
@@ -139,6 +143,7 @@ type way struct {
 	shape
 	chunks     int
 	schedule   string
+	overlap    bool // of pairs, with expert groups
 	microbatch int
 	recompute  string
 	keep       int
@@ -147,6 +152,7 @@ type way struct {
 // shape is a grid.
 type shape struct {
 	tensor, context, data, stages int
+	expert                        int // ranks, of those with the same layers, that share the experts
 	sequence                      bool
 	zero                          int
 }
@@ -163,9 +169,12 @@ func (s *search) playAll(ctx context.Context, all []candidate) error {
 		}
 		b, err := s.resolve(c.way)
 		if b != nil && c.zero == 0 && s.someMayFit && s.tooLarge(b) {
-			s.leaveOut(fmt.Errorf("%w: on %v, weights, gradients and optimizer state alone need more than the %s of a device", plan.ErrMemory,
-				b.Grid(), plan.GiB(float64(s.cluster.MemoryBytes))))
-			continue // nor would recomputation help
+			on := b.Grid()
+			if b = s.inLargerGroups(&c.way); b == nil {
+				s.leaveOut(fmt.Errorf("%w: on %v, weights, gradients and optimizer state alone need more than the %s of a device",
+					plan.ErrMemory, on, plan.GiB(float64(s.cluster.MemoryBytes))))
+				continue // nor would recomputation help
+			}
 		}
 		var o *Option
 		if err == nil && b != nil {
@@ -203,11 +212,11 @@ func faster(a, b *Option) int { return cmp.Compare(a.StepMS, b.StepMS) }
 
 // shapes are the grids to try: on devices of their own, of all of them, the half, and so on, every way to share
 // them among tensor groups, context groups of powers of two, replicas and stages; on one device stages alone, for which there is no memory
-// to save.
+// to save. Expert groups, which need no ranks of their own, are those of expertSizes.
 func (s *search) shapes() (all []shape) {
 	if s.cluster.Devices <= 1 {
 		for p := 1; p <= min(mostShared, s.base.Model.Layers+2); p++ {
-			all = append(all, shape{tensor: 1, context: 1, data: 1, stages: p})
+			all = append(all, shape{tensor: 1, context: 1, data: 1, expert: 1, stages: p})
 		}
 		return all
 	}
@@ -219,7 +228,7 @@ func (s *search) shapes() (all []shape) {
 			// a GPU has whole sequences
 			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 {
 				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
-					all = s.sharing(all, shape{tensor: tensor, context: context}, world)
+					all = s.sharing(all, shape{tensor: tensor, context: context, expert: 1}, world)
 				}
 			}
 		}
@@ -299,9 +308,10 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	c := s.base
 	c.Pipeline.Stages, c.Pipeline.Chunks, c.Pipeline.Schedule = w.stages, w.chunks, w.schedule
 	c.Pipeline.Recompute, c.Pipeline.RecomputeKeep = w.recompute, w.keep
-	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor*w.context == 1
+	c.Pipeline.PostValidation = s.cluster.Devices > 1 && c.GainsByPostValidation() && w.tensor*w.context*w.expert == 1
 	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data,
 		w.sequence, w.zero
+	c.Parallel.Expert, c.Parallel.ExpertOverlap = w.expert, w.overlap
 	c.Batch.Microbatch = w.microbatch
 	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)
@@ -350,7 +360,8 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 func describe(b *plan.Plan) *Option {
 	c := b.Config()
 	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context),
-		Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
+		Expert: b.Grid().Size(grid.Expert), Overlap: c.Parallel.ExpertOverlap, Data: b.Grid().Size(grid.Data),
+		Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
 		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep,
 		Layout: b.Layout().String(),
@@ -424,36 +435,77 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 
 // kinds are what options are compared by.
 func (o *Option) kinds() [4]any {
-	return [4]any{[4]int{o.Tensor, o.Context, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule, fmt.Sprint("microbatch ", o.Microbatch)}
+	return [4]any{[5]int{o.Tensor, o.Context, o.Expert, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule,
+		fmt.Sprint("microbatch ", o.Microbatch)}
 }
 
-// recomputing is an option with as little recomputation as makes it fit, and before that with replicas that share
-// more; nil: nothing does.
+// recomputing is an option with replicas that share more or larger expert groups, or if those do not suffice with as little
+// recomputation as makes it fit; nil: nothing does.
 func (s *search) recomputing(o *Option) (*Option, error) {
-	zeros := []int{o.Zero}
-	few := s.cluster.Devices <= manyDevices || s.tooLarge(o.plan)
-	for z := o.Zero + 1; o.Zero > 0 && few && z <= mostZero; z++ {
-		zeros = append(zeros, z)
+	lean, err := s.leaner(o, false)
+	if err != nil || lean != nil {
+		return lean, err
 	}
-	for _, z := range zeros[1:] {
-		w := o.way
-		w.zero = z
-		if more, err := s.playFitting(w); err != nil || more != nil {
-			return more, err
+	w := o.way
+	w.recompute = "full"
+	full, err := s.leaner(&Option{way: w, plan: o.plan}, true)
+	if err != nil || full == nil {
+		return nil, err
+	}
+	return s.leastRecomputing(full)
+}
+
+// leaner returns the fastest of the options that fit with an option's size of expert groups, the next larger one and the largest, each
+// with the lowest parallel.zero with which it fits; nil: none does. itself: the option may be the result.
+func (s *search) leaner(o *Option, itself bool) (found *Option, err error) {
+	most := o.way.zero
+	if o.way.zero > 0 && (s.cluster.Devices <= manyDevices || s.tooLarge(o.plan)) {
+		most = mostZero
+	}
+	for _, n := range s.largerGroups(o.way) {
+		for z := o.way.zero; z <= most; z++ {
+			w := o.way
+			if w.expert, w.zero = n, z; w == o.way && !itself {
+				continue
+			}
+			more, err := s.playFitting(w)
+			if err != nil {
+				return nil, err
+			}
+			if more != nil {
+				if found == nil || more.StepMS < found.StepMS {
+					found = more
+				}
+				break
+			}
 		}
 	}
-	for _, z := range zeros {
-		w := o.way
-		w.zero, w.recompute = z, "full"
-		full, err := s.playFitting(w)
-		if err != nil {
-			return nil, err
-		}
-		if full != nil {
-			return s.leastRecomputing(full)
+	return found, nil
+}
+
+// inLargerGroups gives a way larger expert groups, in which weights, gradients and the optimizer's state fit, and returns its plan; nil:
+// there are none.
+func (s *search) inLargerGroups(w *way) *plan.Plan {
+	for _, n := range s.largerGroups(*w)[1:] {
+		w.expert = n
+		if b, err := s.resolve(*w); err == nil && b != nil && !s.tooLarge(b) {
+			return b
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// largerGroups returns a way's size of expert groups, the next larger one and the largest.
+func (s *search) largerGroups(w way) []int {
+	sizes := []int{w.expert}
+	all, _ := s.expertSizes(w.shape)
+	if all = slices.DeleteFunc(all, func(n int) bool { return n <= w.expert }); len(all) > 0 && s.evenly(w) {
+		sizes = append(sizes, all[0])
+	}
+	if len(all) > 1 && s.evenly(w) {
+		sizes = append(sizes, all[len(all)-1])
+	}
+	return sizes
 }
 
 // mostZero is the highest parallel.zero that is tried; one that is refused, or saves nothing, is no option.
@@ -525,11 +577,11 @@ func best(options []*Option, kind func(*Option) any) []*Option {
 	return out
 }
 
-// simpler prefers fewer ranks, then fewer of a tensor group and of a context group, fewer stages, fewer chunks, and the schedule that is
-// listed first.
+// simpler prefers fewer ranks, then fewer of a tensor group, of a context group and of an expert group, fewer stages, fewer chunks, and the
+// schedule that is listed first.
 func simpler(a, b *Option) bool {
 	names := scheduler.Schedules()
 	return cmp.Or(cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Tensor, b.Tensor), cmp.Compare(a.Context, b.Context),
-		cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
+		cmp.Compare(a.Expert, b.Expert), cmp.Compare(a.Stages, b.Stages), cmp.Compare(a.Zero, b.Zero), cmp.Compare(a.Chunks, b.Chunks),
 		cmp.Compare(slices.Index(names, a.Schedule), slices.Index(names, b.Schedule)), faster(a, b)) < 0
 }

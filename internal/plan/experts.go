@@ -60,14 +60,20 @@ func (p *Plan) expertParam(param int) bool {
 func (p *Plan) trainedOf(stage int) float64 {
 	all, of := float64(p.model.TrainedOf(p.chunks[stage])), float64(p.grid.Size(grid.Expert))
 	if of > 1 {
-		names := p.model.ParameterNames(p.chunks[stage])
-		for _, w := range p.model.Params {
-			if names[w.Name] && w.Experts() && !w.Frozen {
-				all -= float64(w.Len()) * (of - 1) / of
-			}
-		}
+		all -= p.TrainedExperts(stage) * (of - 1) / of
 	}
 	return all / float64(p.grid.TensorSize(stage))
+}
+
+// TrainedExperts returns how many weights of experts the ranks of a stage update together.
+func (p *Plan) TrainedExperts(stage int) (n float64) {
+	names := p.model.ParameterNames(p.chunks[stage])
+	for _, w := range p.model.Params {
+		if names[w.Name] && w.Experts() && !w.Frozen {
+			n += float64(w.Len())
+		}
+	}
+	return n
 }
 
 // checkExperts refuses what layers with experts cannot do yet.
