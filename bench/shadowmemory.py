@@ -5,7 +5,8 @@
 Trains a pipeline with cluster.shadow = "off" and then "on" in processes of bin/engine (make build), with two checkpoints. It prints for
 each worker the most memory that its process has held (VmHWM) less that of a worker without ranks and less the memory that it shares with
 other processes (RssShmem, through which tensors travel on one host), and the prediction of `engine plan --devices`: tensors, the copy for
-a checkpoint, and the shadow. Exit status 1: a prediction is more than --within % off.
+a checkpoint, and the shadow. Exit status 1: a prediction is more than --within % off. It also prints what the plan says of the shared
+memory: what a rank sends through it, and what others send to the rank, both of which RssShmem counts.
 """
 
 import argparse
@@ -59,11 +60,13 @@ rebalance = false
 
 
 def predicted(o, path):
-    """The bytes of each rank: tensors, copy for a checkpoint, shadow."""
-    text = subprocess.run([ENGINE, "plan", path, "--devices", str(o.stages), "--memory-gib", "1024", "--seconds", "0.01", "--format", "json"],
+    """The bytes of each rank: tensors, copy for a checkpoint, shadow; and what each shares with others to send."""
+    text = subprocess.run([ENGINE, "plan", path, "--devices", str(o.stages), "--devices-per-node", str(o.stages), "--memory-gib", "1024",
+                           "--seconds", "0.01", "--format", "json"],
                           capture_output=True, text=True, check=True).stdout
     plan = json.loads(text)["configured"]
-    return list(zip(plan["tensor_bytes"], plan["checkpoint_bytes"], plan.get("shadow_bytes") or [0] * o.stages))
+    return (list(zip(plan["tensor_bytes"], plan["checkpoint_bytes"], plan.get("shadow_bytes") or [0] * o.stages)),
+            plan.get("lane_bytes") or [0] * o.stages)
 
 
 def line(pid, key):
@@ -103,14 +106,18 @@ def main():
     p.add_argument("--shadow", nargs="+", default=["off", "on"])
     o = p.parse_args()
     off = 0
-    head("shadow", "rank", "tensors, MiB", "checkpoint", "shadow", "predicted", "measured", "measured by predicted", "shared")
+    head("shadow", "rank", "tensors, MiB", "checkpoint", "shadow", "predicted", "measured", "measured by predicted", "shared", "sends")
+    sums = []
     for shadow in o.shadow:
-        want, got, idle = measure(o, shadow)
+        (want, sends), got, idle = measure(o, shadow)
         for rank, parts in enumerate(want):
             private, shared = got[rank]
             ratio = private / sum(parts)
             off = max(off, abs(ratio - 1))
-            row(shadow, rank, *(f"{b / MIB:,.0f}" for b in (*parts, sum(parts), private)), f"{ratio:.3f}", f"{shared / MIB:,.0f}")
+            row(shadow, rank, *(f"{b / MIB:,.0f}" for b in (*parts, sum(parts), private)), f"{ratio:.3f}", f"{shared / MIB:,.0f}",
+                f"{sends[rank] / MIB:,.0f}")
+        sums.append(f"with shadow {shadow}, {sum(shared for _, shared in got.values()) / 2 / MIB:,.0f} MiB, predicted {sum(sends) / MIB:,.0f}")
+    print("\nShared by all ranks, each page counted once: " + "; ".join(sums) + ".")
     print(f"\nA worker without ranks held {idle / MIB:.0f} MiB. The largest difference is {100 * off:.1f} %.")
     sys.exit(1 if 100 * off > o.within else 0)
 

@@ -194,11 +194,17 @@ func memory(o *forecast.Option) string {
 	if len(each) > 8 {
 		each = []string{fmt.Sprintf("up to %s on a device", words.Bytes(o.NeedBytes()))}
 	}
-	if o.ShadowBytes != nil {
-		return fmt.Sprintf("%s; up to %s of each device's memory is for the shadow of another rank", strings.Join(each, ", "),
-			words.Bytes(slices.Max(o.ShadowBytes)))
+	text := strings.Join(each, ", ")
+	for _, part := range []struct {
+		bytes []int64
+		what  string
+	}{{o.ShadowBytes, "for the shadow of another rank"},
+		{o.LaneBytes, "shared with other processes of its node, for the tensors that it sends them"}} {
+		if part.bytes != nil && slices.Max(part.bytes) > 0 {
+			text += fmt.Sprintf("; up to %s of each device's memory is %s", words.Bytes(slices.Max(part.bytes)), part.what)
+		}
 	}
-	return strings.Join(each, ", ")
+	return text
 }
 
 func (p *planText) recommended(r *planReport) {

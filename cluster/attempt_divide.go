@@ -128,7 +128,19 @@ func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 			Cores: int(s.Offer.GetCores())})
 	}
 	ranks := func(bytes []int64) ([][]int, string, error) {
-		return arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
+		parts, apart, err := arrange.Ranks(as.Plan.Grid(), bytes, as.Plan.RankFLOPs(), workers, hosts)
+		if err != nil {
+			return nil, "", err
+		}
+		shared, err := as.Plan.LaneBytes(a.sitesOf(as.Plan, parts), plan.Shadows{})
+		if err != nil || slices.Max(shared) == 0 {
+			return parts, apart, err
+		}
+		// Where ranks are decides what processes of a host share.
+		for rank := range shared {
+			shared[rank] += bytes[rank]
+		}
+		return arrange.Ranks(as.Plan.Grid(), shared, as.Plan.RankFLOPs(), workers, hosts)
 	}
 	with := slices.Clone(bytes)
 	for rank := range shadows {

@@ -108,10 +108,37 @@ func (a *attempt) sites(p *plan.Plan) (sites []plan.Site, cores []int) {
 	sites, cores = make([]plan.Site, p.Grid().World()), make([]int, p.Grid().World())
 	for _, s := range a.shares {
 		for _, rank := range s.ranks {
-			sites[rank], cores[rank] = plan.Site{Process: s.ID.String(), Host: s.host()}, int(s.Offer.GetCores())
+			sites[rank], cores[rank] = s.site(), int(s.Offer.GetCores())
 		}
 	}
 	return sites, cores
+}
+
+// sitesOf returns where the ranks would compute; parts are those of each worker.
+func (a *attempt) sitesOf(p *plan.Plan, parts [][]int) []plan.Site {
+	sites := make([]plan.Site, p.Grid().World())
+	for i, s := range a.shares {
+		for _, rank := range parts[i] {
+			sites[rank] = s.site()
+		}
+	}
+	return sites
+}
+
+func (s *share) site() plan.Site { return plan.Site{Process: s.ID.String(), Host: s.host()} }
+
+// hostBytes returns the memory that each rank needs on its host, with the shadows that it holds and what processes of a host share.
+func (a *attempt) hostBytes(p *plan.Plan, shadows plan.Shadows) ([]int64, error) {
+	bytes, err := p.RankBytes(shadows)
+	if err != nil {
+		return nil, err
+	}
+	sites, _ := a.sites(p)
+	shared, err := p.LaneBytes(sites, shadows)
+	for rank := range shared {
+		bytes[rank] += shared[rank]
+	}
+	return bytes, err
 }
 
 // shadowsFit returns an error if a worker has no memory for its ranks with the shadows that they hold.
@@ -119,7 +146,7 @@ func (a *attempt) shadowsFit(as plan.Assignment, s plan.Shadows) error {
 	if err := as.Plan.CheckLimit(s); err != nil {
 		return err
 	}
-	need, err := as.Plan.RankBytes(s)
+	need, err := a.hostBytes(as.Plan, s)
 	if err != nil {
 		return err
 	}

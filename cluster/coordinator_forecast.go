@@ -88,7 +88,7 @@ func (c *Coordinator) Forecast(ctx context.Context, cfg *config.Config, seconds 
 
 // placed returns the share of each rank, and a forecast with the ranks' places.
 func (a *attempt) placed(p *plan.Plan) (of []*share, f *Forecast, err error) {
-	bytes, err := p.RankBytes(a.shadows)
+	bytes, err := a.hostBytes(p, a.shadows)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,8 +3,10 @@ package forecast
 import (
 	"fmt"
 	"iter"
+	"strconv"
 
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/plan"
 )
 
 // Link is a link between two devices: a message of n bytes takes LatencyUS microseconds plus n / BytesPerS seconds;
@@ -39,6 +41,15 @@ func (n Nodes) check(devices int) error {
 
 // joined reports whether a node has several devices.
 func (n Nodes) joined() bool { return n.Devices > 1 }
+
+// sites are a process for each rank, on the hosts of the nodes.
+func (n Nodes) sites(ranks int) []plan.Site {
+	sites := make([]plan.Site, ranks)
+	for r := range sites {
+		sites[r] = plan.Site{Process: strconv.Itoa(r), Host: strconv.Itoa(r / n.Devices)}
+	}
+	return sites
+}
 
 // on returns the devices with the links of a grid's ranks, if some links are faster than others.
 func (d Devices) on(g *grid.Grid) Devices {

@@ -77,10 +77,12 @@ type Prediction struct {
 	ContextMS float64 `json:"context_ms,omitempty"`
 	ExpertMS  float64 `json:"expert_ms,omitempty"`
 	DataMS    float64 `json:"data_ms,omitempty"`
-	// Memory, by device: tensors, the copy for a checkpoint, and the shadows of other ranks; nil: there are none.
+	// Memory, by device: tensors, the copy for a checkpoint, the shadows of other ranks, and what its process shares with others on its
+	// node for the tensors that it sends there; nil: there are none.
 	TensorBytes     []int64 `json:"tensor_bytes,omitempty"`
 	CheckpointBytes []int64 `json:"checkpoint_bytes,omitempty"`
 	ShadowBytes     []int64 `json:"shadow_bytes,omitempty"`
+	LaneBytes       []int64 `json:"lane_bytes,omitempty"`
 	PeakInFlight    []int   `json:"peak_in_flight"` // outputs, by rank
 	// Before is a pass before the first step, whose memory is free again then; nil: there is none, or the teacher is missing.
 	Before *plan.Before `json:"before,omitempty"`
@@ -112,6 +114,9 @@ func (p *Prediction) DeviceBytes(device int) int64 {
 	bytes := p.TensorBytes[device] + p.CheckpointBytes[device]
 	if p.ShadowBytes != nil {
 		bytes += p.ShadowBytes[device]
+	}
+	if p.LaneBytes != nil {
+		bytes += p.LaneBytes[device]
 	}
 	return bytes
 }
@@ -281,6 +286,11 @@ func (p *Prediction) Memory(b *plan.Plan, cluster Devices) error {
 	}
 	if shadows := b.ShadowsApart(); !p.shared && shadows.Any() {
 		if p.ShadowBytes, err = b.HeldBytes(shadows); err != nil {
+			return err
+		}
+	}
+	if n := cluster.Nodes; !p.shared && n.joined() && b.DeviceKind(0) != device.CUDA {
+		if p.LaneBytes, err = b.LaneBytes(n.sites(devices), b.ShadowsApart()); err != nil {
 			return err
 		}
 	}

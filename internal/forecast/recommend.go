@@ -527,7 +527,7 @@ func (s *search) playFitting(w way) (*Option, error) {
 	o, err := s.predict(w, b)
 	if err == nil {
 		o.TensorBytes, o.CheckpointBytes, o.ShadowBytes = held.TensorBytes, held.CheckpointBytes, held.ShadowBytes
-		o.Before, o.shared, o.Fits = held.Before, held.shared, true
+		o.LaneBytes, o.Before, o.shared, o.Fits = held.LaneBytes, held.Before, held.shared, true
 	}
 	return o, err
 }

@@ -20,6 +20,9 @@ const (
 	LimitPartial = 256
 	// LimitPiece is the size in bytes of the pieces of a longer message. It is part of the protocol.
 	LimitPiece = 1 << 20
+	// LimitSharedBytes bounds the memory that a stream shares with a peer on the same host: slots of LimitPiece bytes, which become
+	// memory when something is sent through them.
+	LimitSharedBytes = 32 * LimitPiece
 	// LimitPeers bounds the peers of a node, and the forgotten peers that it remembers.
 	LimitPeers = 4096
 	// LimitHandshakes bounds the accepted streams whose handshake is in progress.

@@ -19,7 +19,7 @@ import (
 // A region has slots, and after them a page with each slot's state. The sender takes a free slot, fills it and names it
 // in a frame. The receiver copies the payload out, or uses it in place (Loan), and frees the slot.
 const (
-	sharedSlots  = 32
+	sharedSlots  = LimitSharedBytes / LimitPiece
 	sharedStates = sharedSlots * LimitPiece // where the states begin
 	sharedBytes  = sharedStates + 4096
 	// stateStride keeps the states in separate cache lines, because two processes write them.
