@@ -108,7 +108,7 @@ check-bits: ## train under every layout, in one process and several, in float32 
 .PHONY: check-grids
 check-grids: ## train under a table of grids, with a process for each rank and in one process, and compare the losses
 	TROUPE_GRIDS=1 $(IN_MEMORY) $(GO) test -v -count=1 -timeout 60m -run '^TestGridTable$$' ./cluster
-	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero|ExpertGroups)' ./test/grid ./test/bits
+	TROUPE_LONG_TESTS=1 $(IN_MEMORY) $(GO) test -count=1 -timeout 20m -run '^Test(Grid|Zero|ExpertGroups|ExpertPairs)' ./test/grid ./test/bits
 
 .PHONY: check-plans
 check-plans: ## plan models of 7, 70 and 405 billion parameters for 8 to 8,192 GPUs, and one with experts

@@ -38,8 +38,8 @@ func TestExpertGroupsZero(t *testing.T) {
 			{"2, zero 3, 1f1b", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=3"})},
 			{"2, zero 3, 1f1b, overlap", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=3",
 				"parallel.expert_overlap=true"})},
-			{"2, zero 3, dualpipev, overlap", []string{"pipeline.stages=2", "parallel.expert=2", "parallel.zero=3",
-				"parallel.expert_overlap=true", "pipeline.schedule=dualpipev"}},
+			{"2, zero 3, eager-1f1b, overlap, recomputed", []string{"pipeline.stages=2", "parallel.expert=2", "parallel.zero=3",
+				"parallel.expert_overlap=true", "pipeline.schedule=eager-1f1b", "pipeline.recompute=full"}},
 			{"4, zero 2", []string{"parallel.expert=4", "parallel.zero=2"}},
 			{"2, zero 2, 1f1b, overlap", slices.Concat(two, []string{"parallel.expert=2", "parallel.zero=2",
 				"parallel.expert_overlap=true"})},
@@ -60,6 +60,23 @@ func TestExpertGroupsZero(t *testing.T) {
 		testrun.Train(t, again, slices.Concat(sets, two, []string{"parallel.expert=2", "parallel.zero=1"})...)
 		testrun.SameFigures(t, want, again)
 		testrun.SameState(t, want, again, end)
+	}
+}
+
+// TestExpertPairsZero: with ZeRO-3 pairs whose passes are of different chunks, and gather weights at the same time, have the bits of
+// replicas with all experts and weights.
+func TestExpertPairsZero(t *testing.T) {
+	if !testrun.Long || testrun.RaceDetector {
+		t.Skip("make check-grids runs it")
+	}
+	_, _, few := testrun.Span()
+	sets, want := slices.Concat(few, []string{"model.family=qwen3_moe", "model.hidden=64", "model.expert_ffn=64", "model.experts=8",
+		"model.kv_heads=2", "parallel.data=4", "batch.sequences=16"}), filepath.Join(t.TempDir(), "want")
+	testrun.Train(t, want, sets...)
+	pairs := []string{"parallel.expert=2", "parallel.zero=3", "parallel.expert_overlap=true", "pipeline.stages=2",
+		"pipeline.schedule=dualpipev"}
+	for _, recompute := range []string{"none", "full"} {
+		sameUnder(t, want, "dualpipev, recompute "+recompute, slices.Concat(sets, pairs, []string{"pipeline.recompute=" + recompute}))
 	}
 }
 
