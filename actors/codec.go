@@ -282,8 +282,8 @@ func packStageDone(m *StageDone, wallNs func(time.Time) int64) *wire.StageDone {
 		d.Routers = append(d.Routers, &wire.Router{Layer: int32(r.Layer), Rows: r.Rows, AuxLoss: r.AuxLoss, Entropy: r.Entropy,
 			ZLoss: r.ZLoss, Counts: r.Counts})
 	}
-	for _, t := range m.Trace {
-		d.Trace = append(d.Trace, &wire.ActionTime{Action: packAction(t.Action), StartNs: wallNs(t.Start), EndNs: wallNs(t.End)})
+	if len(m.Trace) > 0 {
+		d.Trace = PackActions(m.Trace, func(t time.Time) time.Time { return time.Unix(0, wallNs(t)) })
 	}
 	return d
 }

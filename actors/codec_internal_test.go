@@ -211,7 +211,8 @@ func (e ends) samples(t testing.TB) []sample {
 				{Name: "all", Sum: 2, Total: true}}}}, {Report: stages.Report{Sum: 1, Targets: 1}}}, Norms: []stages.Norm{{Param: 2, Squared: 0.125}},
 			Weights: []stages.Norm{{Param: 3, Squared: 0.25}}, Busy: time.Second,
 			Routers: []stages.RouterStats{{Layer: 2, Rows: 8, AuxLoss: 9, Entropy: 1.5, ZLoss: 2.5, Counts: []float64{6, 10}}},
-			Trace:   []event.ActionTime{{Action: act, Start: time.Unix(1, 2), End: time.Unix(3, 4)}}}},
+			Trace: []event.ActionTime{{Action: act, Start: time.Unix(1, 2), End: time.Unix(3, 4)}, {Action: scheduler.Action{Chunk: 1,
+				Type: scheduler.F, Overlap: true}, Start: time.Unix(3, 5), End: time.Unix(3, 9), Parts: partsOf(time.Unix(3, 5))}}}},
 		{toCoordinator, &Applied{h, 1}},
 		{toCoordinator, state},
 		{toCoordinator, &StageState{Header: h, Rank: 1, Kept: true, Saved: []stages.Saved{{Name: "w", Index: 3, Part: "m", Shape: []int{2, 3}},
@@ -227,6 +228,12 @@ func (e ends) samples(t testing.TB) []sample {
 		{toCoordinator, &left{1}},
 		{toCoordinator, &ReadWeight{Header: h, Request: 3, Param: "w", Part: "m", ReplyTo: actor.NewPID("w1", SupervisorID(h.Attempt))}},
 	}
+}
+
+// partsOf are the times of two parts of a forward.
+func partsOf(at time.Time) []scheduler.PartTime {
+	return []scheduler.PartTime{{Start: at, End: at.Add(2), Exchange: scheduler.FD, Sent: at.Add(1), Came: at.Add(3)},
+		{Start: at.Add(3), End: at.Add(4)}}
 }
 
 func product(dims []int) int {

@@ -209,12 +209,13 @@ func (c *Codec) stageDone(h Header, d *wire.StageDone) (any, error) {
 	if m.Routers, err = unpackRouters(d.GetRouters()); err != nil {
 		return nil, err
 	}
-	for _, t := range d.GetTrace() {
-		a, err := c.action(t.GetAction())
-		if err != nil {
-			return nil, err
+	if m.Trace, err = UnpackActions(d.GetTrace(), scheduler.MaxActions); err != nil {
+		return nil, err
+	}
+	for _, t := range m.Trace {
+		if n := c.spec.Table.NumChunks; int(t.Action.Chunk) >= n {
+			return nil, fmt.Errorf("%w: the times of %v, but there are %d chunks", ErrMessage, t.Action, n)
 		}
-		m.Trace = append(m.Trace, event.ActionTime{Action: a, Start: time.Unix(0, t.GetStartNs()), End: time.Unix(0, t.GetEndNs())})
 	}
 	return m, nil
 }
@@ -286,16 +287,6 @@ func (c *Codec) checkData(p event.Phase, chunk, microbatch int32) error {
 		return fmt.Errorf("%w: phase %v has no microbatch %d for chunk %d", ErrMessage, p, microbatch, chunk)
 	}
 	return nil
-}
-
-func (c *Codec) action(a *wire.Action) (scheduler.Action, error) {
-	out := scheduler.Action{Chunk: a.GetChunk(), Type: scheduler.Type(a.GetType()), Microbatch: a.GetMicrobatch()}
-	if a.GetType() < uint32(scheduler.F) || a.GetType() > uint32(scheduler.B) || a.GetChunk() < 0 ||
-		int(a.GetChunk()) >= c.spec.Table.NumChunks || a.GetMicrobatch() < 0 {
-		return out, fmt.Errorf("%w: an impossible action: type %d, microbatch %d, chunk %d", ErrMessage, a.GetType(), a.GetMicrobatch(),
-			a.GetChunk())
-	}
-	return out, nil
 }
 
 // Taken is a decoded message whose numbers are still to be read.

@@ -19,6 +19,9 @@ func FuzzActionTimes(f *testing.F) {
 	for _, times := range [][]event.ActionTime{nil, {
 		{Action: scheduler.Action{Chunk: 1, Type: scheduler.F, Microbatch: 300, Overlap: true}, Start: at, End: at.Add(time.Second)},
 		{Action: scheduler.Action{Chunk: 70000, Type: scheduler.B}, Start: at.Add(-time.Hour), End: at},
+	}, {
+		{Action: scheduler.Action{Type: scheduler.F}, Start: at, End: at.Add(time.Second), Parts: partsOf(at.Add(9))},
+		{Action: scheduler.Action{Type: scheduler.W}, Start: at, End: at},
 	}} {
 		text, err := proto.Marshal(PackActions(times, same))
 		if err != nil {
@@ -36,15 +39,16 @@ func FuzzActionTimes(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(times) > most {
-			t.Fatalf("%d actions", len(times))
+		if n := event.Size(times); n > most {
+			t.Fatalf("%d actions and parts", n)
 		}
 		again, err := UnpackActions(PackActions(times, same), most)
 		if err != nil || len(again) != len(times) {
 			t.Fatalf("%v becomes %v, %v", times, again, err)
 		}
 		for i := range times {
-			if times[i].Action != again[i].Action || !times[i].Start.Equal(again[i].Start) || !times[i].End.Equal(again[i].End) {
+			if times[i].Action != again[i].Action || !times[i].Start.Equal(again[i].Start) || !times[i].End.Equal(again[i].End) ||
+				len(times[i].Parts) != len(again[i].Parts) {
 				t.Fatalf("%+v becomes %+v", times[i], again[i])
 			}
 		}

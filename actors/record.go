@@ -167,8 +167,8 @@ func (s *Spec) rowLen(rank int, p event.Phase) int {
 }
 
 // ActionsSince returns the finished actions of each stage here that were not reported yet, up to
-// most. A process that polls repeatedly passes in told, by rank, what it has received; the function
-// updates it.
+// most actions and parts, of which an action has at most scheduler.MaxParts. A process that polls
+// repeatedly passes in told, by rank, what it has received; the function updates it.
 func (s *Stages) ActionsSince(told map[int]Told, most int) (all []RankActions) {
 	for _, c := range s.cells {
 		rank := c.Load().Rank
@@ -189,8 +189,16 @@ func (s *Stages) ActionsSince(told map[int]Told, most int) (all []RankActions) {
 			if first >= len(done) || most <= 0 {
 				continue
 			}
-			done = done[first:min(len(done), first+most)]
-			most -= len(done)
+			n := 0
+			for _, t := range done[first:] {
+				if most -= 1 + len(t.Parts); most < 0 { // it waits for the next reply
+					break
+				}
+				n++
+			}
+			if done = done[first : first+n]; n == 0 {
+				continue
+			}
 			all = append(all, RankActions{Rank: rank, Step: one.step, Order: one.order, Phase: one.phase, First: first, Times: done})
 			was = Told{one.order, first + len(done)}
 		}

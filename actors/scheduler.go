@@ -534,8 +534,8 @@ func (a *schedulerActor) setTime(m *StageDone) {
 		return
 	}
 	c := a.spec.Clock(m.Rank)
-	for i, t := range m.Trace {
-		m.Trace[i].Start, m.Trace[i].End = t.Start.Add(-c.Ahead), t.End.Add(-c.Ahead)
+	for i := range m.Trace {
+		m.Trace[i].Move(-c.Ahead)
 	}
 	if a.clocks == nil {
 		a.clocks = make([]event.Clock, a.spec.ranks())

@@ -61,6 +61,14 @@ type Queuer interface {
 	ReportLater(chunk, index int) func() stages.Report
 }
 
+// PartTimer is a Compute that can time the parts of its actions, which exchanges of tokens with the ranks of their experts
+// separate.
+type PartTimer interface {
+	// BeginParts times the parts of an action of a type, which is recorded next, until EndParts. nil: it has no parts.
+	BeginParts(l *tensorops.List, t scheduler.Type) *stages.PartTimes
+	EndParts(l *tensorops.List)
+}
+
 // Spec is everything that a run needs. Its functions and interfaces are the run's only access to
 // files.
 type Spec struct {

@@ -23,6 +23,7 @@ type pass struct {
 	extent Extent               // extent of a forward's microbatch
 	out    []outgoing           // outputs, until they are sent
 	report func() stages.Report // report of a forward; nil: ask the stage
+	times  *stages.PartTimes    // nil: its parts are not timed
 }
 
 // pass returns an action with the inputs that have arrived for it.
@@ -86,7 +87,7 @@ func (a *stageActor) act(ctx actor.Context) bool {
 		a.edges.spend(&passes[i])
 		a.consume(&passes[i])
 	}
-	a.start()
+	a.start(a.order.Table.OwnTurns(a.at[grid.Pipeline], a.next-len(passes)))
 	// The device is working, so there is time for other things.
 	for i := range passes {
 		p := &passes[i]
@@ -129,13 +130,14 @@ func (a *stageActor) missing(p *pass) event.Snapshot {
 	return s
 }
 
-// start records an action, or a pair as one list, and submits it to the device.
-func (a *stageActor) start() {
+// start records an action, or a pair as one list, and submits it to the device. turns is the order of the parts of a pair; nil: the
+// usual one.
+func (a *stageActor) start(turns []int) {
 	l := a.stream.NewList()
 	if passes := a.device.recording; len(passes) == 1 {
 		a.record(l, &passes[0])
 	} else {
-		stages.ActTogether(a.stage, func() { a.record(l, &passes[0]) }, func() { a.record(l, &passes[1]) })
+		stages.ActTogether(a.stage, turns, func() { a.record(l, &passes[0]) }, func() { a.record(l, &passes[1]) })
 	}
 	a.submitActions(l)
 }
@@ -146,8 +148,10 @@ func (a *stageActor) record(l *tensorops.List, p *pass) {
 	if p.Type == scheduler.F {
 		mb = a.microbatch(p)
 	}
+	end := a.timeParts(l, p)
 	in := a.edges.take(l, a.stage, p, &mb)
 	a.edges.give(l, p, stages.Act(l, a.stage, p.Action, &mb, in...))
+	end()
 	if p.Type == scheduler.F {
 		p.report = a.reportLater(p)
 	}
@@ -183,11 +187,15 @@ func (a *stageActor) microbatch(p *pass) stages.Microbatch {
 
 // finishActions sends the results of completed actions.
 func (a *stageActor) finishActions(ctx actor.Context, f *submission) {
+	var parts [][]scheduler.PartTime
+	if a.log != nil {
+		parts = f.parts(a.device.finished)
+	}
 	for i := range f.passes {
 		p := &f.passes[i]
 		chunk, index := int(p.Chunk), int(p.Microbatch)
 		if a.log != nil {
-			a.log.add(event.ActionTime{Action: p.Action, Start: f.began, End: a.device.finished})
+			a.log.add(event.ActionTime{Action: p.Action, Start: f.began, End: a.device.finished, Parts: parts[i]})
 		}
 		if err := a.stage.Verify(chunk); err != nil && a.update.state == updateSpeculative {
 			if a.update.doubt == nil {

@@ -37,6 +37,10 @@ the floating-point operations of its chunks at the mean rate of the whole step.
 If the run has replicas or tensor groups, it draws one rank of each stage: the first of
 the first replica.
 
+If ranks share experts (parallel.expert), actions are drawn in parts, and below each rank
+its tokens on the link, as engine plan --expert-layers does. The headline says how much of
+the exchange was hidden: the rank computed meanwhile.
+
 See also: engine ui (interactive), engine plan (predicts a schedule).`,
 		Example: `  engine run config.toml --set run.trace_every=100
   engine trace runs/gpt

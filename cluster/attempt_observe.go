@@ -96,9 +96,9 @@ func (a *attempt) observeRecorded(s *share, offset time.Duration, reply *wire.St
 		if err != nil {
 			return err
 		}
-		left -= len(times)
-		for i, t := range times {
-			times[i].Start, times[i].End = t.Start.Add(-offset), t.End.Add(-offset)
+		left -= event.Size(times)
+		for i := range times {
+			times[i].Move(-offset)
 		}
 		if a.actors != nil {
 			a.actors.ObserveActions(actors.RankActions{Rank: int(w.GetRank()), Step: w.GetStep(), Order: w.GetOrder(),

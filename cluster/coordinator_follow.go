@@ -14,6 +14,7 @@ import (
 	"github.com/troupe-ml/troupe/cluster/internal/apiwire"
 	"github.com/troupe-ml/troupe/internal/base/clock"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/telemetry/event"
 )
 
 // follower gets a run's events as they come.
@@ -149,7 +150,7 @@ func (r *run) actions() *wire.ActionsReply {
 	}
 	for _, times := range a.Ranks {
 		most := apiwire.LimitTraceActions / len(a.Ranks) // the latest ones, if a reply has no room for all
-		reply.Ranks = append(reply.Ranks, actors.PackActions(times[max(0, len(times)-most):], clock.At))
+		reply.Ranks = append(reply.Ranks, actors.PackActions(event.Latest(times, most), clock.At))
 	}
 	return reply
 }

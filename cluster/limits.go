@@ -35,7 +35,7 @@ const (
 	// limitFollowerTraces is how many traces of steps may wait for a follower; later steps come
 	// without a trace.
 	limitFollowerTraces = 4
-	// limitBeatActions bounds the actions in a beat; the others come with the next beat.
+	// limitBeatActions bounds the actions in a beat and their parts; the others come with the next beat.
 	limitBeatActions = 1 << 14
 
 	// limitLogQueue is how many log records may wait in a worker to be sent to the coordinator.

@@ -1,13 +1,15 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
 
 // Turns returns the order in which the parts of several actions run that take turns: the first part
 // of each, the second of each, and so on; an action that has no more is left out. Each entry is the
-// index of an action. Runs, proofs and simulations go by it.
+// index of an action. Runs, proofs and simulations go by it, except where a table has its own order:
+// see Table.OwnTurns.
 func Turns(parts ...int) []int {
 	var order []int
 	for k, more := 0, true; more; k++ {
@@ -22,18 +24,22 @@ func Turns(parts ...int) []int {
 }
 
 // Cut returns the table with the actions of each overlapped pair cut at their exchanges of tokens
-// with the ranks of their experts, in turns: while the tokens of one travel, the other computes.
+// with the ranks of their experts, in turns: while the tokens of one travel, the other computes. The
+// order is that of TurnsOf.
 // exchanges returns those of an action in order, such as FD and FC for each layer with experts of a
 // forward. A pair without any stays whole, and so does everything else. A run records a pair in this
 // order; its table has the whole pair.
 func (t *Table) Cut(exchanges func(a Action) []Type) (*Table, error) {
 	out := *t
-	out.Ranks = make([][]Action, len(t.Ranks))
+	out.Ranks, out.turns = make([][]Action, len(t.Ranks)), nil
 	entries := 0
 	for r, row := range t.Ranks {
 		for i := 0; i < len(row); {
 			n := Width(row, i)
-			group, err := cutGroup(row[i:i+n], exchanges)
+			group, err := cutGroup(row[i:i+n], exchanges, func(all ...[]Type) ([]int, error) { return t.TurnsOf(r, i, all...) })
+			if errors.As(err, new(*fault)) {
+				return nil, err
+			}
 			if err != nil {
 				return nil, t.fault(ErrTable, r, i, err.Error())
 			}
@@ -48,16 +54,17 @@ func (t *Table) Cut(exchanges func(a Action) []Type) (*Table, error) {
 	return &out, nil
 }
 
-func cutGroup(group []Action, exchanges func(a Action) []Type) (out []Action, err error) {
+func cutGroup(group []Action, exchanges func(a Action) []Type, turns func(all ...[]Type) ([]int, error)) (out []Action,
+	err error) {
 	if len(group) == 1 || group[0].Part > 0 {
 		return group, nil
 	}
-	all, parts := make([][]Type, len(group)), make([]int, len(group))
+	all := make([][]Type, len(group))
 	any := false
 	for i, a := range group {
 		a.Overlap = false
 		all[i] = exchanges(a)
-		if parts[i] = len(all[i]) + 1; parts[i] > MaxParts {
+		if len(all[i]) >= MaxParts {
 			return nil, fmt.Errorf("%v has %d exchanges; the limit is %d", a, len(all[i]), MaxParts-1)
 		}
 		any = any || len(all[i]) > 0
@@ -65,8 +72,12 @@ func cutGroup(group []Action, exchanges func(a Action) []Type) (out []Action, er
 	if !any {
 		return group, nil
 	}
+	order, err := turns(all...)
+	if err != nil {
+		return nil, err
+	}
 	next := make([]int, len(group))
-	for _, i := range Turns(parts...) {
+	for _, i := range order {
 		a, k := group[i], next[i]
 		next[i]++
 		a.Overlap, a.Part = true, uint16(k+1)

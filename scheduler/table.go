@@ -15,7 +15,8 @@ type Table struct {
 	// model, sets them with SetSkips before the table is checked.
 	Skips []Skip
 
-	edges *Edges // made from NumChunks and Skips by SetSkips
+	edges *Edges          // made from NumChunks and Skips by SetSkips
+	turns map[place]turns // of parts that Whole has put together
 }
 
 // TableOf makes the table of a step from the recorded orders of all ranks. It derives from the rows

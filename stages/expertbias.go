@@ -40,9 +40,12 @@ func (f *expertFFN) beginBias(c *pass) exchanging {
 		return exchanging{}
 	}
 	own := c.weight(f.biases.down)
-	a := tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: c.Alloc(own.DType(), f.spec.count, own.Cols()), Src: own, Group: x.Group}
+	a := tensorops.CollectiveArgs{What: tensorops.AllGather, Dst: c.Alloc(own.DType(), f.spec.count, own.Cols()), Src: own,
+		Group: c.times.group(x.Group, false)}
 	if !c.overlapsExperts() {
-		c.AllGather(a.Dst, own, 0, x.Group)
+		c.times.end(c.List)
+		c.AllGather(a.Dst, own, 0, a.Group)
+		c.times.begin(c.List)
 		return exchanging{came: a.Dst}
 	}
 	return exchanging{came: a.Dst, number: c.Begin(a)}

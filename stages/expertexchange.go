@@ -62,13 +62,16 @@ func (f *expertFFN) begin(c *pass, s *expertState, rows tensorops.Tensor, back b
 		n = f.pairs(c)
 	}
 	came := c.Alloc(rows.DType(), n, rows.Cols())
+	group := c.times.group(x.Group, back)
 	if !c.overlapsExperts() {
-		c.AllToAllV(came, rows, s.table, back, x.Group)
+		c.times.end(c.List)
+		c.AllToAllV(came, rows, s.table, back, group)
+		c.times.begin(c.List)
 		c.Free(rows)
 		return exchanging{came: came}
 	}
 	return exchanging{rows, came, c.Begin(tensorops.CollectiveArgs{What: tensorops.AllToAllV, Dst: came, Src: rows, Table: s.table,
-		Back: back, Group: x.Group})}
+		Back: back, Group: group})}
 }
 
 // overlapsExperts reports whether other passes of the list compute while tokens travel.
@@ -76,9 +79,11 @@ func (c *pass) overlapsExperts() bool { return c.stage.opts.Experts.Overlap && !
 
 // end waits for exchanges. While one is under way, another pass of the list continues.
 func (c *pass) end(all ...*exchanging) {
-	if slices.ContainsFunc(all, func(e *exchanging) bool { return e.number > 0 }) {
-		c.giveWay()
+	if !slices.ContainsFunc(all, func(e *exchanging) bool { return e.number > 0 }) {
+		return
 	}
+	c.times.end(c.List)
+	c.giveWay()
 	for _, e := range all {
 		if e.number > 0 {
 			c.AwaitOne(e.number)
@@ -86,6 +91,7 @@ func (c *pass) end(all ...*exchanging) {
 			e.number = 0
 		}
 	}
+	c.times.begin(c.List)
 }
 
 // beginDispatch sends the experts their rows of x.

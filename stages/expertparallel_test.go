@@ -97,7 +97,7 @@ func trainShared(t *testing.T, c stages.Config, o stages.Options, ranks, group i
 						func(l *tensorops.List) { backward(l, 1)() }}
 					if own.Experts.Overlap {
 						passes = []func(l *tensorops.List){passes[0],
-							func(l *tensorops.List) { stages.ActTogether(st, forward(l, 1), backward(l, 0)) }, passes[3]}
+							func(l *tensorops.List) { stages.ActTogether(st, nil, forward(l, 1), backward(l, 0)) }, passes[3]}
 					}
 					for k, pass := range passes {
 						if err := run(pass); err != nil {

@@ -237,7 +237,7 @@ func (w *team) trainCrew(tensor int, overlap bool) shared {
 		if overlap {
 			passes = []func(l *tensorops.List){passes[0], func(l *tensorops.List) {
 				loss(0)
-				stages.ActTogether(st, func() { forward(l, 1) }, func() { backward(l, 0) })
+				stages.ActTogether(st, nil, func() { forward(l, 1) }, func() { backward(l, 0) })
 			}, passes[3]}
 		}
 		for _, pass := range append(passes, st.GradNorms) {

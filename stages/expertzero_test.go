@@ -187,7 +187,7 @@ func TestPairGathers(t *testing.T) {
 		var gathered int
 		run := func(passes func(l *tensorops.List) []func()) {
 			l := dry.NewList()
-			stages.ActTogether(s, passes(l)...)
+			stages.ActTogether(s, nil, passes(l)...)
 			gathered = 0
 			for _, op := range l.Ops() {
 				if op.Kind == tensorops.KindCollective && op.Collective().What == tensorops.AllGather && op.Collective().Later {

@@ -24,6 +24,7 @@ type pass struct {
 	weightsToo bool
 	turn       *turn      // of a pass that is recorded together with others; nil: it is alone
 	gathering  *gathering // of weights of which ranks keep parts; nil: there are none, or the pass needs none
+	times      *PartTimes // of its action; nil: it is not timed
 	// firstRow is the first row of the microbatch that a linear layer computes, if these are not all.
 	firstRow int
 }
@@ -88,7 +89,8 @@ func (c *chunk) release(l *tensorops.List, f *inFlight) {
 
 // newPass prepares its pass for recording into a list.
 func (f *inFlight) newPass(s *Stage, l *tensorops.List, c *chunk) *pass {
-	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets, starts: f.starts, turn: s.turn}
+	f.pass = pass{List: l, stage: s, mb: &f.mb, chunk: c, flight: f, tokens: f.tokens, targets: f.targets, starts: f.starts,
+		turn: s.turn, times: s.times}
 	return &f.pass
 }
 

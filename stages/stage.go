@@ -119,6 +119,8 @@ type Stage struct {
 	routed      []*routerTotals // the same in the model's order
 	loads       stepLoads       // of routers that balance globally
 	turn        *turn           // of the pass that Together records now; nil: there is none
+	times       *PartTimes      // of the action that is recorded; nil: it is not timed
+	mostParts   int             // of an action that was timed
 }
 
 type chunk struct {

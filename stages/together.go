@@ -4,17 +4,17 @@ import "iter"
 
 // Together is a Passes that records several passes as one: see ActTogether.
 type Together interface {
-	// Together calls each function, which records a pass of its own microbatch with Act.
-	Together(passes ...func())
+	// Together calls each function, which records a pass of its own microbatch with Act, in the order of ActTogether.
+	Together(order []int, passes ...func())
 }
 
 // ActTogether records actions that run as one, an overlapped pair, into one list. Each function records one of them with Act. If
-// ExpertParallel.Overlap is set, a pass gives way to the next one where it has sent tokens to experts, or results back, and would
-// wait: the order is that of scheduler.Turns. Otherwise the functions run one after the other. Each pass records its own operations
-// in its own order, so no bit changes.
-func ActTogether(p Passes, passes ...func()) {
+// ExpertParallel.Overlap is set, a pass gives way to another one where it has sent tokens to experts, or results back, and would
+// wait. order has the index of a pass for each part; nil: that of scheduler.Turns. If Overlap is not set, the functions run one after
+// the other. Each pass records its own operations in its own order, so no bit changes.
+func ActTogether(p Passes, order []int, passes ...func()) {
 	if t, ok := p.(Together); ok && len(passes) > 1 {
-		t.Together(passes...)
+		t.Together(order, passes...)
 		return
 	}
 	for _, pass := range passes {
@@ -27,13 +27,17 @@ type turn struct{ yield func(struct{}) bool }
 
 // giveWay records other passes of the list up to where they give way. A pass that is recorded alone continues.
 func (c *pass) giveWay() {
-	if c.turn != nil && !c.turn.yield(struct{}{}) {
+	if c.turn == nil {
+		return
+	}
+	defer func(own *PartTimes) { c.stage.times = own }(c.stage.times)
+	if !c.turn.yield(struct{}{}) {
 		c.turn.yield = func(struct{}) bool { return true } // another pass has failed: record what is left without a break
 	}
 }
 
 // Together implements the interface of that name.
-func (s *Stage) Together(passes ...func()) {
+func (s *Stage) Together(order []int, passes ...func()) {
 	if !s.opts.Experts.Overlap {
 		for _, pass := range passes {
 			pass()
@@ -44,6 +48,7 @@ func (s *Stage) Together(passes ...func()) {
 	type running struct {
 		turn *turn
 		next func() (struct{}, bool)
+		done bool
 	}
 	var all []running
 	for _, pass := range passes {
@@ -56,14 +61,20 @@ func (s *Stage) Together(passes ...func()) {
 		r.next = next
 		all = append(all, r)
 	}
-	for len(all) > 0 {
-		left := all[:0]
-		for _, r := range all {
-			s.turn = r.turn
-			if _, more := r.next(); more {
-				left = append(left, r)
-			}
+	left := len(all)
+	for k := 0; left > 0; k++ {
+		i := k % len(all)
+		if k < len(order) {
+			i = order[k] % len(all)
 		}
-		all = left
+		r := &all[i]
+		if r.done {
+			continue
+		}
+		s.turn = r.turn
+		if _, more := r.next(); !more {
+			r.done = true
+			left--
+		}
 	}
 }

@@ -1,6 +1,9 @@
 package forecast
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
@@ -32,7 +35,10 @@ type exchange struct {
 
 // playPairs plays the pairs of all stages. alone is what an action takes alone.
 func playPairs(b *plan.Plan, all []grouped, computeMS, alone scheduler.Costs) []pairedActions {
-	type pair struct{ forward, backward chunkPass }
+	type pair struct {
+		forward, backward chunkPass
+		turns             string // the table's own
+	}
 	paired := make([]pairedActions, len(all))
 	for stage, row := range b.Table().Ranks {
 		paired[stage] = make(pairedActions)
@@ -50,10 +56,17 @@ func playPairs(b *plan.Plan, all []grouped, computeMS, alone scheduler.Costs) []
 				lists[k] = timed(g.passes[keys[k]], computeMS(stage, a))
 				sum += alone(stage, a)
 			}
-			played, there := known[pair{keys[0], keys[1]}]
+			key := pair{keys[0], keys[1], fmt.Sprint(b.Table().OwnTurns(stage, i))}
+			played, there := known[key]
 			if !there {
-				played = playPair(lists)
-				known[pair{keys[0], keys[1]}] = played
+				played = playPair(func(parts ...int) []int {
+					usual, own := scheduler.Turns(parts...), b.Table().OwnTurns(stage, i)
+					if !slices.Equal(slices.Sorted(slices.Values(own)), slices.Sorted(slices.Values(usual))) {
+						return usual // there is none, or plan.Plan.CheckWorld refuses it
+					}
+					return own
+				}, lists)
+				known[key] = played
 			}
 			share := 1.0
 			if sum > 0 {
@@ -69,9 +82,9 @@ func playPairs(b *plan.Plan, all []grouped, computeMS, alone scheduler.Costs) []
 	return paired
 }
 
-// playPair plays two lists in turns, with steps whose shares are milliseconds.
-func playPair(lists [2][]step) *playedPair {
-	steps, turns := inTurns(lists[:]...)
+// playPair plays two lists in the order of turns, with steps whose shares are milliseconds.
+func playPair(order func(parts ...int) []int, lists [2][]step) *playedPair {
+	steps, turns := inTurns(order, lists[:]...)
 	now, arrived := make([]float64, len(steps)), make(map[int]float64) // by step, and by number of a collective
 	back := make(map[int]bool)
 	p := &playedPair{ms: playWith(steps, 1, func(i int, at, there float64) {
@@ -196,8 +209,9 @@ type turn struct {
 }
 
 // inTurns returns the steps of lists that are recorded into one, each of which gives way to the next where it would wait for an
-// exchange of tokens: see stages.ActTogether. With ZeRO-3, a weight that both lists gather at a time counts twice.
-func inTurns(lists ...[]step) (all []step, turns []turn) {
+// exchange of tokens: see stages.ActTogether. order returns the order of so many parts, as scheduler.Turns does. With ZeRO-3, a weight
+// that both lists gather at a time counts twice.
+func inTurns(order func(parts ...int) []int, lists ...[]step) (all []step, turns []turn) {
 	parts, lengths := make([][][]step, len(lists)), make([]int, len(lists))
 	for i, steps := range lists {
 		from, exchange := 0, make(map[int]bool) // by number
@@ -221,7 +235,7 @@ func inTurns(lists ...[]step) (all []step, turns []turn) {
 	for i := range numbers {
 		numbers[i] = make(map[int]int)
 	}
-	for _, i := range scheduler.Turns(lengths...) {
+	for _, i := range order(lengths...) {
 		t := turn{list: i, from: len(all), last: next[i] == lengths[i]-1}
 		for _, s := range parts[i][next[i]] {
 			switch {

@@ -38,7 +38,7 @@ func TestPairsInTurns(t *testing.T) {
 		for _, l := range c.lists {
 			alone += play(l, 1).ms
 		}
-		steps, _ := inTurns(c.lists...)
+		steps, _ := inTurns(scheduler.Turns, c.lists...)
 		together := play(steps, 1).ms
 		if math.Abs(alone-c.alone) > 1e-9 || math.Abs(together-c.together) > 1e-9 {
 			t.Errorf("%s: %v ms one after the other and %v together, want %v and %v", c.name, alone, together, c.alone, c.together)
@@ -84,9 +84,9 @@ func TestPartsOfAPair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		layers := [2]int{rapid.IntRange(0, 3).Draw(t, "forward"), rapid.IntRange(0, 3).Draw(t, "backward")}
 		lists := [2][]step{drawnPass(t, layers[0]), drawnPass(t, layers[1])}
-		steps, _ := inTurns(lists[:]...)
+		steps, _ := inTurns(scheduler.Turns, lists[:]...)
 		want := play(steps, 1).ms
-		pair := playPair(lists)
+		pair := playPair(scheduler.Turns, lists)
 		if pair.ms != want {
 			t.Fatalf("the pair takes %v ms, want %v", pair.ms, want)
 		}

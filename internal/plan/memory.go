@@ -107,7 +107,7 @@ func (p *Plan) dryRunOn(dry *tensorops.DryStream, rank int, at place, row []sche
 		if p.cfg.Parallel.ExpertOverlap { // the passes of a pair hold their memory at one time
 			width = scheduler.Width(row, i)
 		}
-		d.together(l, row[i:i+width])
+		d.together(l, d.table.OwnTurns(rank, i), row[i:i+width])
 		if scratch != nil {
 			if err := p.checkCalls(rank, l.Ops()); err != nil {
 				return 0, err
@@ -167,13 +167,13 @@ func (p *Plan) newDry(st *stages.Stage, rank int, table *scheduler.Table, of int
 		p.model.Sample(p.cfg.Batch.Microbatch), p.Recomputes(), p.HeadLater()}
 }
 
-// together records an action, or those of an overlapped pair.
-func (d *dryPasses) together(l *tensorops.List, actions []scheduler.Action) {
+// together records an action, or those of an overlapped pair, whose parts run in the order of turns; nil: in the usual one.
+func (d *dryPasses) together(l *tensorops.List, turns []int, actions []scheduler.Action) {
 	var passes []func()
 	for _, a := range actions {
 		passes = append(passes, func() { d.act(l, a) })
 	}
-	stages.ActTogether(d.st, passes...)
+	stages.ActTogether(d.st, turns, passes...)
 }
 
 // act records an action of a microbatch of full size.

@@ -305,7 +305,7 @@ func (p *Plan) makeRoutes() error {
 	p.routes = p.model.Routes(p.all)
 	skips := actors.Skips(p.routes)
 	if p.text != nil && len(skips) > 0 { // the table's sends and receives, if it has any, leave them out
-		if p.table, err = scheduler.ReadCSV(c.Pipeline.Schedule, string(p.text), skips...); err != nil {
+		if p.table, err = p.ownTable(skips...); err != nil {
 			return c.Errorf("pipeline.schedule", "%v", err)
 		}
 	} else if err := p.table.SetSkips(skips); err != nil {
@@ -326,7 +326,7 @@ func (p *Plan) readTable() error {
 		p.text, err = tableText(path)
 	}
 	if err == nil {
-		p.table, err = scheduler.ReadCSV(path, string(p.text))
+		p.table, err = p.ownTable()
 	}
 	if err != nil {
 		return c.Errorf("pipeline.schedule", "%v", err)
@@ -352,9 +352,12 @@ func (p *Plan) readTable() error {
 	case t.Microbatches != want.Microbatches:
 		return c.Errorf("pipeline.schedule", "%s has %s, but batch.sequences / batch.microbatch is %d", path,
 			words.Plural(t.Microbatches, "microbatch"), want.Microbatches)
-	case t.HasParts():
-		return c.Errorf("pipeline.schedule", "%s has actions in parts, which are for proofs and simulations: a run cuts each pair itself; "+
-			"write whole pairs, (0F5;0B3)OVERLAP_F_B, and set parallel.expert_overlap = true", path)
+	case t.HasTurns() && !want.Pairs:
+		return c.Errorf("pipeline.schedule", "%s has actions in parts, which take turns only with parallel.expert_overlap: set it to "+
+			"true, or write whole pairs, (0F5;0B3)OVERLAP_F_B", path)
+	case t.HasTurns() && p.pairsShareWeights():
+		return c.Errorf("pipeline.schedule", "%s has actions in parts, but with parallel.zero = 3 the passes of a pair gather weights for "+
+			"each other in the usual order: write whole pairs, (0F5;0B3)OVERLAP_F_B, or set zero to 2 at most", path)
 	case want.Pairs && !t.HasPairs():
 		return c.Errorf("parallel.expert_overlap", "%s has no overlapped pair, in which tokens could travel while the rank computes; write a "+
 			"forward and a backward as one cell, (0F5;0B3)OVERLAP_F_B, or set expert_overlap = false", path)
@@ -363,6 +366,18 @@ func (p *Plan) readTable() error {
 			t.Placement, want.Chunks)
 	}
 	return nil
+}
+
+// ownTable reads the text of a user's own table. Actions in parts become whole, and keep the order of their parts.
+func (p *Plan) ownTable(skips ...scheduler.Skip) (*scheduler.Table, error) {
+	t, err := scheduler.ReadCSV(p.cfg.Pipeline.Schedule, string(p.text), skips...)
+	if err != nil || !t.HasParts() {
+		return t, err
+	}
+	if _, err := scheduler.Check(t); err != nil {
+		return nil, err
+	}
+	return t.Whole()
 }
 
 // chunksOfTable sets the number of chunks on each rank from a user's own table.

@@ -262,7 +262,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 		if len(some) == 0 {
 			continue
 		}
-		ops := record("gradients", func(l *tensorops.List) { d.together(l, some) })
+		ops := record("gradients", func(l *tensorops.List) { d.together(l, nil, some) })
 		if k := kindOf(list, as); recorded[k] == nil && len(some) == len(list) {
 			recorded[k] = ops
 		}
@@ -342,7 +342,7 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 			}
 			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies
 			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce,
-				Exchange: g.dim == grid.Expert}
+				Exchange: g.dim == grid.Expert, Back: a.Back}
 			if sums {
 				whole := a.Src
 				if a.What == tensorops.AllGather {

@@ -150,7 +150,7 @@ func (x ApiError_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApiError_Kind.Descriptor instead.
 func (ApiError_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75, 0}
+	return file_wire_proto_rawDescGZIP(), []int{74, 0}
 }
 
 type RunSummary_State int32
@@ -217,7 +217,7 @@ func (x RunSummary_State) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunSummary_State.Descriptor instead.
 func (RunSummary_State) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104, 0}
+	return file_wire_proto_rawDescGZIP(), []int{103, 0}
 }
 
 type ControlRequest_Action int32
@@ -278,7 +278,7 @@ func (x ControlRequest_Action) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ControlRequest_Action.Descriptor instead.
 func (ControlRequest_Action) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109, 0}
+	return file_wire_proto_rawDescGZIP(), []int{108, 0}
 }
 
 // Envelope carries a control message from one process to another. It is numbered, acknowledged, and sent again if
@@ -1849,12 +1849,17 @@ func (x *RankMemory) GetBytes() int64 {
 
 // ActionTimes says when actions ran. Each field has one value for each action.
 type ActionTimes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Chunks        []int32                `protobuf:"varint,1,rep,packed,name=chunks,proto3" json:"chunks,omitempty"`
-	Types         []byte                 `protobuf:"bytes,2,opt,name=types,proto3" json:"types,omitempty"` // plus 128 for an action that overlaps with the next one
-	Microbatches  []int32                `protobuf:"varint,3,rep,packed,name=microbatches,proto3" json:"microbatches,omitempty"`
-	StartsNs      []int64                `protobuf:"zigzag64,4,rep,packed,name=starts_ns,json=startsNs,proto3" json:"starts_ns,omitempty"` // since the previous start; the first since 1970, by the sender's clock
-	TookNs        []int64                `protobuf:"varint,5,rep,packed,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Chunks       []int32                `protobuf:"varint,1,rep,packed,name=chunks,proto3" json:"chunks,omitempty"`
+	Types        []byte                 `protobuf:"bytes,2,opt,name=types,proto3" json:"types,omitempty"` // plus 128 for an action that overlaps with the next one
+	Microbatches []int32                `protobuf:"varint,3,rep,packed,name=microbatches,proto3" json:"microbatches,omitempty"`
+	StartsNs     []int64                `protobuf:"zigzag64,4,rep,packed,name=starts_ns,json=startsNs,proto3" json:"starts_ns,omitempty"` // since the previous start; the first since 1970, by the sender's clock
+	TookNs       []int64                `protobuf:"varint,5,rep,packed,name=took_ns,json=tookNs,proto3" json:"took_ns,omitempty"`
+	Parts        []int32                `protobuf:"varint,6,rep,packed,name=parts,proto3" json:"parts,omitempty"` // the number of each action's parts; none: no action has any
+	Exchanges    []byte                 `protobuf:"bytes,7,opt,name=exchanges,proto3" json:"exchanges,omitempty"` // the type of the exchange after each part; 0: the part is the last of its action
+	// Of each part its start and end, and of its exchange when it was sent and when it came: each since the time before
+	// it, the first of an action since the action's start.
+	PartNs        []int64 `protobuf:"zigzag64,8,rep,packed,name=part_ns,json=partNs,proto3" json:"part_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1920,6 +1925,27 @@ func (x *ActionTimes) GetStartsNs() []int64 {
 func (x *ActionTimes) GetTookNs() []int64 {
 	if x != nil {
 		return x.TookNs
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetParts() []int32 {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetExchanges() []byte {
+	if x != nil {
+		return x.Exchanges
+	}
+	return nil
+}
+
+func (x *ActionTimes) GetPartNs() []int64 {
+	if x != nil {
+		return x.PartNs
 	}
 	return nil
 }
@@ -4129,9 +4155,9 @@ type StageDone struct {
 	Losses        []*Loss                `protobuf:"bytes,2,rep,name=losses,proto3" json:"losses,omitempty"`
 	Norms         []*Norm                `protobuf:"bytes,3,rep,name=norms,proto3" json:"norms,omitempty"`
 	BusyNs        int64                  `protobuf:"varint,4,opt,name=busy_ns,json=busyNs,proto3" json:"busy_ns,omitempty"`
-	Trace         []*ActionTime          `protobuf:"bytes,5,rep,name=trace,proto3" json:"trace,omitempty"`
 	Weights       []*Norm                `protobuf:"bytes,6,rep,name=weights,proto3" json:"weights,omitempty"`
 	Routers       []*Router              `protobuf:"bytes,7,rep,name=routers,proto3" json:"routers,omitempty"`
+	Trace         *ActionTimes           `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4194,13 +4220,6 @@ func (x *StageDone) GetBusyNs() int64 {
 	return 0
 }
 
-func (x *StageDone) GetTrace() []*ActionTime {
-	if x != nil {
-		return x.Trace
-	}
-	return nil
-}
-
 func (x *StageDone) GetWeights() []*Norm {
 	if x != nil {
 		return x.Weights
@@ -4211,6 +4230,13 @@ func (x *StageDone) GetWeights() []*Norm {
 func (x *StageDone) GetRouters() []*Router {
 	if x != nil {
 		return x.Routers
+	}
+	return nil
+}
+
+func (x *StageDone) GetTrace() *ActionTimes {
+	if x != nil {
+		return x.Trace
 	}
 	return nil
 }
@@ -4488,66 +4514,6 @@ func (x *Norm) GetSquared() float64 {
 	return 0
 }
 
-type ActionTime struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Action        *Action                `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
-	StartNs       int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // by the worker's clock, since 1970
-	EndNs         int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ActionTime) Reset() {
-	*x = ActionTime{}
-	mi := &file_wire_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ActionTime) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ActionTime) ProtoMessage() {}
-
-func (x *ActionTime) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ActionTime.ProtoReflect.Descriptor instead.
-func (*ActionTime) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *ActionTime) GetAction() *Action {
-	if x != nil {
-		return x.Action
-	}
-	return nil
-}
-
-func (x *ActionTime) GetStartNs() int64 {
-	if x != nil {
-		return x.StartNs
-	}
-	return 0
-}
-
-func (x *ActionTime) GetEndNs() int64 {
-	if x != nil {
-		return x.EndNs
-	}
-	return 0
-}
-
 type Apply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Skip          bool                   `protobuf:"varint,1,opt,name=skip,proto3" json:"skip,omitempty"`
@@ -4560,7 +4526,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4572,7 +4538,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[48]
+	mi := &file_wire_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4585,7 +4551,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{48}
+	return file_wire_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Apply) GetSkip() bool {
@@ -4625,7 +4591,7 @@ type Applied struct {
 
 func (x *Applied) Reset() {
 	*x = Applied{}
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4637,7 +4603,7 @@ func (x *Applied) String() string {
 func (*Applied) ProtoMessage() {}
 
 func (x *Applied) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[49]
+	mi := &file_wire_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4650,7 +4616,7 @@ func (x *Applied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Applied.ProtoReflect.Descriptor instead.
 func (*Applied) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{49}
+	return file_wire_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Applied) GetRank() int32 {
@@ -4672,7 +4638,7 @@ type SaveState struct {
 
 func (x *SaveState) Reset() {
 	*x = SaveState{}
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4684,7 +4650,7 @@ func (x *SaveState) String() string {
 func (*SaveState) ProtoMessage() {}
 
 func (x *SaveState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[50]
+	mi := &file_wire_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4697,7 +4663,7 @@ func (x *SaveState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveState.ProtoReflect.Descriptor instead.
 func (*SaveState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{50}
+	return file_wire_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SaveState) GetKeep() bool {
@@ -4726,7 +4692,7 @@ type StageState struct {
 
 func (x *StageState) Reset() {
 	*x = StageState{}
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4738,7 +4704,7 @@ func (x *StageState) String() string {
 func (*StageState) ProtoMessage() {}
 
 func (x *StageState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[51]
+	mi := &file_wire_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4751,7 +4717,7 @@ func (x *StageState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageState.ProtoReflect.Descriptor instead.
 func (*StageState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{51}
+	return file_wire_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StageState) GetRank() int32 {
@@ -4788,7 +4754,7 @@ type WriteState struct {
 
 func (x *WriteState) Reset() {
 	*x = WriteState{}
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4800,7 +4766,7 @@ func (x *WriteState) String() string {
 func (*WriteState) ProtoMessage() {}
 
 func (x *WriteState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[52]
+	mi := &file_wire_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4813,7 +4779,7 @@ func (x *WriteState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteState.ProtoReflect.Descriptor instead.
 func (*WriteState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{52}
+	return file_wire_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *WriteState) GetFiles() []string {
@@ -4848,7 +4814,7 @@ type StateWritten struct {
 
 func (x *StateWritten) Reset() {
 	*x = StateWritten{}
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4860,7 +4826,7 @@ func (x *StateWritten) String() string {
 func (*StateWritten) ProtoMessage() {}
 
 func (x *StateWritten) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[53]
+	mi := &file_wire_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4873,7 +4839,7 @@ func (x *StateWritten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateWritten.ProtoReflect.Descriptor instead.
 func (*StateWritten) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{53}
+	return file_wire_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StateWritten) GetRank() int32 {
@@ -4905,7 +4871,7 @@ type SendState struct {
 
 func (x *SendState) Reset() {
 	*x = SendState{}
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4917,7 +4883,7 @@ func (x *SendState) String() string {
 func (*SendState) ProtoMessage() {}
 
 func (x *SendState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[54]
+	mi := &file_wire_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4930,7 +4896,7 @@ func (x *SendState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendState.ProtoReflect.Descriptor instead.
 func (*SendState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{54}
+	return file_wire_proto_rawDescGZIP(), []int{53}
 }
 
 type DropState struct {
@@ -4941,7 +4907,7 @@ type DropState struct {
 
 func (x *DropState) Reset() {
 	*x = DropState{}
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +4919,7 @@ func (x *DropState) String() string {
 func (*DropState) ProtoMessage() {}
 
 func (x *DropState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[55]
+	mi := &file_wire_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +4932,7 @@ func (x *DropState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropState.ProtoReflect.Descriptor instead.
 func (*DropState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{55}
+	return file_wire_proto_rawDescGZIP(), []int{54}
 }
 
 type Saved struct {
@@ -4983,7 +4949,7 @@ type Saved struct {
 
 func (x *Saved) Reset() {
 	*x = Saved{}
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4995,7 +4961,7 @@ func (x *Saved) String() string {
 func (*Saved) ProtoMessage() {}
 
 func (x *Saved) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[56]
+	mi := &file_wire_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5008,7 +4974,7 @@ func (x *Saved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Saved.ProtoReflect.Descriptor instead.
 func (*Saved) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{56}
+	return file_wire_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Saved) GetName() string {
@@ -5070,7 +5036,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5082,7 +5048,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[57]
+	mi := &file_wire_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5095,7 +5061,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{57}
+	return file_wire_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Slice) GetWhole() []int64 {
@@ -5158,7 +5124,7 @@ type StageReady struct {
 
 func (x *StageReady) Reset() {
 	*x = StageReady{}
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5136,7 @@ func (x *StageReady) String() string {
 func (*StageReady) ProtoMessage() {}
 
 func (x *StageReady) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[58]
+	mi := &file_wire_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5149,7 @@ func (x *StageReady) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageReady.ProtoReflect.Descriptor instead.
 func (*StageReady) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{58}
+	return file_wire_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StageReady) GetRank() int32 {
@@ -5212,7 +5178,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5190,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[59]
+	mi := &file_wire_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5203,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{59}
+	return file_wire_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Failed) GetActor() string {
@@ -5276,7 +5242,7 @@ type Halt struct {
 
 func (x *Halt) Reset() {
 	*x = Halt{}
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5254,7 @@ func (x *Halt) String() string {
 func (*Halt) ProtoMessage() {}
 
 func (x *Halt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[60]
+	mi := &file_wire_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5267,7 @@ func (x *Halt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halt.ProtoReflect.Descriptor instead.
 func (*Halt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{60}
+	return file_wire_proto_rawDescGZIP(), []int{59}
 }
 
 type Halted struct {
@@ -5313,7 +5279,7 @@ type Halted struct {
 
 func (x *Halted) Reset() {
 	*x = Halted{}
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5291,7 @@ func (x *Halted) String() string {
 func (*Halted) ProtoMessage() {}
 
 func (x *Halted) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[61]
+	mi := &file_wire_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5304,7 @@ func (x *Halted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Halted.ProtoReflect.Descriptor instead.
 func (*Halted) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{61}
+	return file_wire_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Halted) GetRank() int32 {
@@ -5358,7 +5324,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +5336,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[62]
+	mi := &file_wire_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +5349,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{62}
+	return file_wire_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Leave) GetKeep() bool {
@@ -5402,7 +5368,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5414,7 +5380,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[63]
+	mi := &file_wire_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5427,7 +5393,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{63}
+	return file_wire_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Left) GetRank() int32 {
@@ -5449,7 +5415,7 @@ type ReadWeight struct {
 
 func (x *ReadWeight) Reset() {
 	*x = ReadWeight{}
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5461,7 +5427,7 @@ func (x *ReadWeight) String() string {
 func (*ReadWeight) ProtoMessage() {}
 
 func (x *ReadWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[64]
+	mi := &file_wire_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5474,7 +5440,7 @@ func (x *ReadWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadWeight.ProtoReflect.Descriptor instead.
 func (*ReadWeight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{64}
+	return file_wire_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReadWeight) GetRequest() uint64 {
@@ -5517,7 +5483,7 @@ type Weight struct {
 
 func (x *Weight) Reset() {
 	*x = Weight{}
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5529,7 +5495,7 @@ func (x *Weight) String() string {
 func (*Weight) ProtoMessage() {}
 
 func (x *Weight) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[65]
+	mi := &file_wire_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5542,7 +5508,7 @@ func (x *Weight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Weight.ProtoReflect.Descriptor instead.
 func (*Weight) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{65}
+	return file_wire_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Weight) GetRequest() uint64 {
@@ -5582,7 +5548,7 @@ type ReadState struct {
 
 func (x *ReadState) Reset() {
 	*x = ReadState{}
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5594,7 +5560,7 @@ func (x *ReadState) String() string {
 func (*ReadState) ProtoMessage() {}
 
 func (x *ReadState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[66]
+	mi := &file_wire_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5607,7 +5573,7 @@ func (x *ReadState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadState.ProtoReflect.Descriptor instead.
 func (*ReadState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{66}
+	return file_wire_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReadState) GetRequest() uint64 {
@@ -5666,7 +5632,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5644,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[67]
+	mi := &file_wire_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5657,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{67}
+	return file_wire_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RankState) GetRequest() uint64 {
@@ -5742,7 +5708,7 @@ type StepGradient struct {
 
 func (x *StepGradient) Reset() {
 	*x = StepGradient{}
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5754,7 +5720,7 @@ func (x *StepGradient) String() string {
 func (*StepGradient) ProtoMessage() {}
 
 func (x *StepGradient) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[68]
+	mi := &file_wire_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5767,7 +5733,7 @@ func (x *StepGradient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepGradient.ProtoReflect.Descriptor instead.
 func (*StepGradient) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{68}
+	return file_wire_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StepGradient) GetRank() int32 {
@@ -5800,7 +5766,7 @@ type Shadowed struct {
 
 func (x *Shadowed) Reset() {
 	*x = Shadowed{}
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5812,7 +5778,7 @@ func (x *Shadowed) String() string {
 func (*Shadowed) ProtoMessage() {}
 
 func (x *Shadowed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[69]
+	mi := &file_wire_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5825,7 +5791,7 @@ func (x *Shadowed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shadowed.ProtoReflect.Descriptor instead.
 func (*Shadowed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{69}
+	return file_wire_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Shadowed) GetRank() int32 {
@@ -5861,7 +5827,7 @@ type ApiRequest struct {
 
 func (x *ApiRequest) Reset() {
 	*x = ApiRequest{}
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5873,7 +5839,7 @@ func (x *ApiRequest) String() string {
 func (*ApiRequest) ProtoMessage() {}
 
 func (x *ApiRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[70]
+	mi := &file_wire_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5886,7 +5852,7 @@ func (x *ApiRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiRequest.ProtoReflect.Descriptor instead.
 func (*ApiRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{70}
+	return file_wire_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ApiRequest) GetVersion() uint32 {
@@ -6113,7 +6079,7 @@ type ApiReply struct {
 
 func (x *ApiReply) Reset() {
 	*x = ApiReply{}
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6125,7 +6091,7 @@ func (x *ApiReply) String() string {
 func (*ApiReply) ProtoMessage() {}
 
 func (x *ApiReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[71]
+	mi := &file_wire_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6138,7 +6104,7 @@ func (x *ApiReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiReply.ProtoReflect.Descriptor instead.
 func (*ApiReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{71}
+	return file_wire_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ApiReply) GetError() *ApiError {
@@ -6379,7 +6345,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6391,7 +6357,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[72]
+	mi := &file_wire_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6404,7 +6370,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{72}
+	return file_wire_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DrainRequest) GetWorker() string {
@@ -6422,7 +6388,7 @@ type DrainReply struct {
 
 func (x *DrainReply) Reset() {
 	*x = DrainReply{}
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6434,7 +6400,7 @@ func (x *DrainReply) String() string {
 func (*DrainReply) ProtoMessage() {}
 
 func (x *DrainReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[73]
+	mi := &file_wire_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6447,7 +6413,7 @@ func (x *DrainReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainReply.ProtoReflect.Descriptor instead.
 func (*DrainReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{73}
+	return file_wire_proto_rawDescGZIP(), []int{72}
 }
 
 type Alive struct {
@@ -6459,7 +6425,7 @@ type Alive struct {
 
 func (x *Alive) Reset() {
 	*x = Alive{}
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6471,7 +6437,7 @@ func (x *Alive) String() string {
 func (*Alive) ProtoMessage() {}
 
 func (x *Alive) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[74]
+	mi := &file_wire_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6484,7 +6450,7 @@ func (x *Alive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alive.ProtoReflect.Descriptor instead.
 func (*Alive) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{74}
+	return file_wire_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Alive) GetWaiting() string {
@@ -6505,7 +6471,7 @@ type ApiError struct {
 
 func (x *ApiError) Reset() {
 	*x = ApiError{}
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6517,7 +6483,7 @@ func (x *ApiError) String() string {
 func (*ApiError) ProtoMessage() {}
 
 func (x *ApiError) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[75]
+	mi := &file_wire_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6530,7 +6496,7 @@ func (x *ApiError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApiError.ProtoReflect.Descriptor instead.
 func (*ApiError) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{75}
+	return file_wire_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ApiError) GetKind() ApiError_Kind {
@@ -6565,7 +6531,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6577,7 +6543,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[76]
+	mi := &file_wire_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6590,7 +6556,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{76}
+	return file_wire_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SubmitRequest) GetConfig() []byte {
@@ -6674,7 +6640,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6686,7 +6652,7 @@ func (x *SubmitReply) String() string {
 func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[77]
+	mi := &file_wire_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6699,7 +6665,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{77}
+	return file_wire_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SubmitReply) GetId() string {
@@ -6736,7 +6702,7 @@ type FollowRequest struct {
 
 func (x *FollowRequest) Reset() {
 	*x = FollowRequest{}
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6748,7 +6714,7 @@ func (x *FollowRequest) String() string {
 func (*FollowRequest) ProtoMessage() {}
 
 func (x *FollowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[78]
+	mi := &file_wire_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6761,7 +6727,7 @@ func (x *FollowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
 func (*FollowRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{78}
+	return file_wire_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *FollowRequest) GetRun() string {
@@ -6798,7 +6764,7 @@ type Following struct {
 
 func (x *Following) Reset() {
 	*x = Following{}
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6810,7 +6776,7 @@ func (x *Following) String() string {
 func (*Following) ProtoMessage() {}
 
 func (x *Following) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[79]
+	mi := &file_wire_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6823,7 +6789,7 @@ func (x *Following) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Following.ProtoReflect.Descriptor instead.
 func (*Following) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{79}
+	return file_wire_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Following) GetEpoch() []byte {
@@ -6866,7 +6832,7 @@ type RecordRequest struct {
 
 func (x *RecordRequest) Reset() {
 	*x = RecordRequest{}
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6878,7 +6844,7 @@ func (x *RecordRequest) String() string {
 func (*RecordRequest) ProtoMessage() {}
 
 func (x *RecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[80]
+	mi := &file_wire_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6891,7 +6857,7 @@ func (x *RecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordRequest.ProtoReflect.Descriptor instead.
 func (*RecordRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{80}
+	return file_wire_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RecordRequest) GetRun() string {
@@ -6923,7 +6889,7 @@ type RecordReply struct {
 
 func (x *RecordReply) Reset() {
 	*x = RecordReply{}
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6935,7 +6901,7 @@ func (x *RecordReply) String() string {
 func (*RecordReply) ProtoMessage() {}
 
 func (x *RecordReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[81]
+	mi := &file_wire_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6948,7 +6914,7 @@ func (x *RecordReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordReply.ProtoReflect.Descriptor instead.
 func (*RecordReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{81}
+	return file_wire_proto_rawDescGZIP(), []int{80}
 }
 
 // ActionsRequest asks for the recorded actions of the current step. Times are by the coordinator's clock.
@@ -6961,7 +6927,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6973,7 +6939,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[82]
+	mi := &file_wire_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6986,7 +6952,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{82}
+	return file_wire_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ActionsRequest) GetRun() string {
@@ -7009,7 +6975,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7021,7 +6987,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[83]
+	mi := &file_wire_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7034,7 +7000,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{83}
+	return file_wire_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ActionsReply) GetStep() int64 {
@@ -7097,7 +7063,7 @@ type RunEvent struct {
 
 func (x *RunEvent) Reset() {
 	*x = RunEvent{}
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7109,7 +7075,7 @@ func (x *RunEvent) String() string {
 func (*RunEvent) ProtoMessage() {}
 
 func (x *RunEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[84]
+	mi := &file_wire_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7122,7 +7088,7 @@ func (x *RunEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvent.ProtoReflect.Descriptor instead.
 func (*RunEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{84}
+	return file_wire_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RunEvent) GetNumber() uint64 {
@@ -7365,7 +7331,7 @@ type RunInfo struct {
 
 func (x *RunInfo) Reset() {
 	*x = RunInfo{}
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7377,7 +7343,7 @@ func (x *RunInfo) String() string {
 func (*RunInfo) ProtoMessage() {}
 
 func (x *RunInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[85]
+	mi := &file_wire_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7390,7 +7356,7 @@ func (x *RunInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunInfo.ProtoReflect.Descriptor instead.
 func (*RunInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{85}
+	return file_wire_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RunInfo) GetName() string {
@@ -7638,7 +7604,7 @@ type Packing struct {
 
 func (x *Packing) Reset() {
 	*x = Packing{}
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7650,7 +7616,7 @@ func (x *Packing) String() string {
 func (*Packing) ProtoMessage() {}
 
 func (x *Packing) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[86]
+	mi := &file_wire_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7663,7 +7629,7 @@ func (x *Packing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packing.ProtoReflect.Descriptor instead.
 func (*Packing) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{86}
+	return file_wire_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Packing) GetMode() string {
@@ -7722,7 +7688,7 @@ type Documents struct {
 
 func (x *Documents) Reset() {
 	*x = Documents{}
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +7700,7 @@ func (x *Documents) String() string {
 func (*Documents) ProtoMessage() {}
 
 func (x *Documents) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[87]
+	mi := &file_wire_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +7713,7 @@ func (x *Documents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Documents.ProtoReflect.Descriptor instead.
 func (*Documents) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{87}
+	return file_wire_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Documents) GetTrain() int64 {
@@ -7845,7 +7811,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7857,7 +7823,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[88]
+	mi := &file_wire_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7870,7 +7836,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{88}
+	return file_wire_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Piece) GetText() string {
@@ -7919,7 +7885,7 @@ type StepEvent struct {
 
 func (x *StepEvent) Reset() {
 	*x = StepEvent{}
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +7897,7 @@ func (x *StepEvent) String() string {
 func (*StepEvent) ProtoMessage() {}
 
 func (x *StepEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[89]
+	mi := &file_wire_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +7910,7 @@ func (x *StepEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepEvent.ProtoReflect.Descriptor instead.
 func (*StepEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{89}
+	return file_wire_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StepEvent) GetStep() int64 {
@@ -8113,7 +8079,7 @@ type Trace struct {
 
 func (x *Trace) Reset() {
 	*x = Trace{}
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8125,7 +8091,7 @@ func (x *Trace) String() string {
 func (*Trace) ProtoMessage() {}
 
 func (x *Trace) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[90]
+	mi := &file_wire_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8138,7 +8104,7 @@ func (x *Trace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trace.ProtoReflect.Descriptor instead.
 func (*Trace) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{90}
+	return file_wire_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Trace) GetRanks() []*ActionTimes {
@@ -8166,7 +8132,7 @@ type RankClock struct {
 
 func (x *RankClock) Reset() {
 	*x = RankClock{}
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8178,7 +8144,7 @@ func (x *RankClock) String() string {
 func (*RankClock) ProtoMessage() {}
 
 func (x *RankClock) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[91]
+	mi := &file_wire_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8191,7 +8157,7 @@ func (x *RankClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankClock.ProtoReflect.Descriptor instead.
 func (*RankClock) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{91}
+	return file_wire_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RankClock) GetProcess() string {
@@ -8228,7 +8194,7 @@ type CheckpointEvent struct {
 
 func (x *CheckpointEvent) Reset() {
 	*x = CheckpointEvent{}
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8240,7 +8206,7 @@ func (x *CheckpointEvent) String() string {
 func (*CheckpointEvent) ProtoMessage() {}
 
 func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[92]
+	mi := &file_wire_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8253,7 +8219,7 @@ func (x *CheckpointEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckpointEvent.ProtoReflect.Descriptor instead.
 func (*CheckpointEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{92}
+	return file_wire_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CheckpointEvent) GetStep() int64 {
@@ -8300,7 +8266,7 @@ type WarningEvent struct {
 
 func (x *WarningEvent) Reset() {
 	*x = WarningEvent{}
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8312,7 +8278,7 @@ func (x *WarningEvent) String() string {
 func (*WarningEvent) ProtoMessage() {}
 
 func (x *WarningEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[93]
+	mi := &file_wire_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8325,7 +8291,7 @@ func (x *WarningEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WarningEvent.ProtoReflect.Descriptor instead.
 func (*WarningEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{93}
+	return file_wire_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WarningEvent) GetText() string {
@@ -8347,7 +8313,7 @@ type RestartEvent struct {
 
 func (x *RestartEvent) Reset() {
 	*x = RestartEvent{}
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8359,7 +8325,7 @@ func (x *RestartEvent) String() string {
 func (*RestartEvent) ProtoMessage() {}
 
 func (x *RestartEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[94]
+	mi := &file_wire_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8372,7 +8338,7 @@ func (x *RestartEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartEvent.ProtoReflect.Descriptor instead.
 func (*RestartEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{94}
+	return file_wire_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RestartEvent) GetError() string {
@@ -8420,7 +8386,7 @@ type ReplaceEvent struct {
 
 func (x *ReplaceEvent) Reset() {
 	*x = ReplaceEvent{}
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8432,7 +8398,7 @@ func (x *ReplaceEvent) String() string {
 func (*ReplaceEvent) ProtoMessage() {}
 
 func (x *ReplaceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[95]
+	mi := &file_wire_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8445,7 +8411,7 @@ func (x *ReplaceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceEvent.ProtoReflect.Descriptor instead.
 func (*ReplaceEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{95}
+	return file_wire_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ReplaceEvent) GetStep() int64 {
@@ -8523,7 +8489,7 @@ type RegroupEvent struct {
 
 func (x *RegroupEvent) Reset() {
 	*x = RegroupEvent{}
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8535,7 +8501,7 @@ func (x *RegroupEvent) String() string {
 func (*RegroupEvent) ProtoMessage() {}
 
 func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[96]
+	mi := &file_wire_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8548,7 +8514,7 @@ func (x *RegroupEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegroupEvent.ProtoReflect.Descriptor instead.
 func (*RegroupEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{96}
+	return file_wire_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RegroupEvent) GetLost() []string {
@@ -8589,7 +8555,7 @@ type StallEvent struct {
 
 func (x *StallEvent) Reset() {
 	*x = StallEvent{}
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8601,7 +8567,7 @@ func (x *StallEvent) String() string {
 func (*StallEvent) ProtoMessage() {}
 
 func (x *StallEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[97]
+	mi := &file_wire_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8614,7 +8580,7 @@ func (x *StallEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StallEvent.ProtoReflect.Descriptor instead.
 func (*StallEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{97}
+	return file_wire_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *StallEvent) GetQuietNs() int64 {
@@ -8646,7 +8612,7 @@ type ChangeEvent struct {
 
 func (x *ChangeEvent) Reset() {
 	*x = ChangeEvent{}
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8658,7 +8624,7 @@ func (x *ChangeEvent) String() string {
 func (*ChangeEvent) ProtoMessage() {}
 
 func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[98]
+	mi := &file_wire_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8671,7 +8637,7 @@ func (x *ChangeEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeEvent.ProtoReflect.Descriptor instead.
 func (*ChangeEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{98}
+	return file_wire_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ChangeEvent) GetKind() string {
@@ -8726,7 +8692,7 @@ type PauseEvent struct {
 
 func (x *PauseEvent) Reset() {
 	*x = PauseEvent{}
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8738,7 +8704,7 @@ func (x *PauseEvent) String() string {
 func (*PauseEvent) ProtoMessage() {}
 
 func (x *PauseEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[99]
+	mi := &file_wire_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8751,7 +8717,7 @@ func (x *PauseEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseEvent.ProtoReflect.Descriptor instead.
 func (*PauseEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{99}
+	return file_wire_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *PauseEvent) GetStep() int64 {
@@ -8778,7 +8744,7 @@ type WaitingEvent struct {
 
 func (x *WaitingEvent) Reset() {
 	*x = WaitingEvent{}
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8790,7 +8756,7 @@ func (x *WaitingEvent) String() string {
 func (*WaitingEvent) ProtoMessage() {}
 
 func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[100]
+	mi := &file_wire_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8803,7 +8769,7 @@ func (x *WaitingEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitingEvent.ProtoReflect.Descriptor instead.
 func (*WaitingEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{100}
+	return file_wire_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *WaitingEvent) GetText() string {
@@ -8834,7 +8800,7 @@ type EndEvent struct {
 
 func (x *EndEvent) Reset() {
 	*x = EndEvent{}
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8846,7 +8812,7 @@ func (x *EndEvent) String() string {
 func (*EndEvent) ProtoMessage() {}
 
 func (x *EndEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[101]
+	mi := &file_wire_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8859,7 +8825,7 @@ func (x *EndEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndEvent.ProtoReflect.Descriptor instead.
 func (*EndEvent) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{101}
+	return file_wire_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EndEvent) GetError() *ApiError {
@@ -8954,7 +8920,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8966,7 +8932,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[102]
+	mi := &file_wire_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8979,7 +8945,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{102}
+	return file_wire_proto_rawDescGZIP(), []int{101}
 }
 
 type ListReply struct {
@@ -8991,7 +8957,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9003,7 +8969,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[103]
+	mi := &file_wire_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9016,7 +8982,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{103}
+	return file_wire_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ListReply) GetRuns() []*RunSummary {
@@ -9052,7 +9018,7 @@ type RunSummary struct {
 
 func (x *RunSummary) Reset() {
 	*x = RunSummary{}
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9064,7 +9030,7 @@ func (x *RunSummary) String() string {
 func (*RunSummary) ProtoMessage() {}
 
 func (x *RunSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[104]
+	mi := &file_wire_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9077,7 +9043,7 @@ func (x *RunSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSummary.ProtoReflect.Descriptor instead.
 func (*RunSummary) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{104}
+	return file_wire_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RunSummary) GetId() string {
@@ -9215,7 +9181,7 @@ type RunStatusRequest struct {
 
 func (x *RunStatusRequest) Reset() {
 	*x = RunStatusRequest{}
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9227,7 +9193,7 @@ func (x *RunStatusRequest) String() string {
 func (*RunStatusRequest) ProtoMessage() {}
 
 func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[105]
+	mi := &file_wire_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9240,7 +9206,7 @@ func (x *RunStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusRequest.ProtoReflect.Descriptor instead.
 func (*RunStatusRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{105}
+	return file_wire_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RunStatusRequest) GetRun() string {
@@ -9264,7 +9230,7 @@ type RunStatusReply struct {
 
 func (x *RunStatusReply) Reset() {
 	*x = RunStatusReply{}
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9276,7 +9242,7 @@ func (x *RunStatusReply) String() string {
 func (*RunStatusReply) ProtoMessage() {}
 
 func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[106]
+	mi := &file_wire_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9289,7 +9255,7 @@ func (x *RunStatusReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStatusReply.ProtoReflect.Descriptor instead.
 func (*RunStatusReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{106}
+	return file_wire_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RunStatusReply) GetRun() *RunSummary {
@@ -9339,7 +9305,7 @@ type CutLink struct {
 
 func (x *CutLink) Reset() {
 	*x = CutLink{}
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9351,7 +9317,7 @@ func (x *CutLink) String() string {
 func (*CutLink) ProtoMessage() {}
 
 func (x *CutLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[107]
+	mi := &file_wire_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9364,7 +9330,7 @@ func (x *CutLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CutLink.ProtoReflect.Descriptor instead.
 func (*CutLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{107}
+	return file_wire_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CutLink) GetFrom() string {
@@ -9399,7 +9365,7 @@ type ActorStatus struct {
 
 func (x *ActorStatus) Reset() {
 	*x = ActorStatus{}
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9411,7 +9377,7 @@ func (x *ActorStatus) String() string {
 func (*ActorStatus) ProtoMessage() {}
 
 func (x *ActorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[108]
+	mi := &file_wire_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9424,7 +9390,7 @@ func (x *ActorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActorStatus.ProtoReflect.Descriptor instead.
 func (*ActorStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{108}
+	return file_wire_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ActorStatus) GetSnapshot() *Snapshot {
@@ -9461,7 +9427,7 @@ type ControlRequest struct {
 
 func (x *ControlRequest) Reset() {
 	*x = ControlRequest{}
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9473,7 +9439,7 @@ func (x *ControlRequest) String() string {
 func (*ControlRequest) ProtoMessage() {}
 
 func (x *ControlRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[109]
+	mi := &file_wire_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9486,7 +9452,7 @@ func (x *ControlRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlRequest.ProtoReflect.Descriptor instead.
 func (*ControlRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{109}
+	return file_wire_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ControlRequest) GetRun() string {
@@ -9539,7 +9505,7 @@ type ForecastRequest struct {
 
 func (x *ForecastRequest) Reset() {
 	*x = ForecastRequest{}
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9551,7 +9517,7 @@ func (x *ForecastRequest) String() string {
 func (*ForecastRequest) ProtoMessage() {}
 
 func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[110]
+	mi := &file_wire_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9564,7 +9530,7 @@ func (x *ForecastRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRequest.ProtoReflect.Descriptor instead.
 func (*ForecastRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{110}
+	return file_wire_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ForecastRequest) GetConfig() []byte {
@@ -9624,7 +9590,7 @@ type ForecastReply struct {
 
 func (x *ForecastReply) Reset() {
 	*x = ForecastReply{}
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9636,7 +9602,7 @@ func (x *ForecastReply) String() string {
 func (*ForecastReply) ProtoMessage() {}
 
 func (x *ForecastReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[111]
+	mi := &file_wire_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9649,7 +9615,7 @@ func (x *ForecastReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastReply.ProtoReflect.Descriptor instead.
 func (*ForecastReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{111}
+	return file_wire_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ForecastReply) GetRanks() []*ForecastRank {
@@ -9716,7 +9682,7 @@ type ForecastRank struct {
 
 func (x *ForecastRank) Reset() {
 	*x = ForecastRank{}
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9728,7 +9694,7 @@ func (x *ForecastRank) String() string {
 func (*ForecastRank) ProtoMessage() {}
 
 func (x *ForecastRank) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[112]
+	mi := &file_wire_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9741,7 +9707,7 @@ func (x *ForecastRank) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastRank.ProtoReflect.Descriptor instead.
 func (*ForecastRank) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{112}
+	return file_wire_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ForecastRank) GetRank() int32 {
@@ -9805,7 +9771,7 @@ type ForecastLink struct {
 
 func (x *ForecastLink) Reset() {
 	*x = ForecastLink{}
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9817,7 +9783,7 @@ func (x *ForecastLink) String() string {
 func (*ForecastLink) ProtoMessage() {}
 
 func (x *ForecastLink) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[113]
+	mi := &file_wire_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9830,7 +9796,7 @@ func (x *ForecastLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForecastLink.ProtoReflect.Descriptor instead.
 func (*ForecastLink) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{113}
+	return file_wire_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ForecastLink) GetFrom() string {
@@ -9871,7 +9837,7 @@ type ControlReply struct {
 
 func (x *ControlReply) Reset() {
 	*x = ControlReply{}
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9883,7 +9849,7 @@ func (x *ControlReply) String() string {
 func (*ControlReply) ProtoMessage() {}
 
 func (x *ControlReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[114]
+	mi := &file_wire_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9896,7 +9862,7 @@ func (x *ControlReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlReply.ProtoReflect.Descriptor instead.
 func (*ControlReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{114}
+	return file_wire_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ControlReply) GetRun() *RunSummary {
@@ -9924,7 +9890,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9936,7 +9902,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[115]
+	mi := &file_wire_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9949,7 +9915,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{115}
+	return file_wire_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *LogsRequest) GetRun() string {
@@ -9984,7 +9950,7 @@ type LogsReply struct {
 
 func (x *LogsReply) Reset() {
 	*x = LogsReply{}
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9996,7 +9962,7 @@ func (x *LogsReply) String() string {
 func (*LogsReply) ProtoMessage() {}
 
 func (x *LogsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[116]
+	mi := &file_wire_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10009,7 +9975,7 @@ func (x *LogsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsReply.ProtoReflect.Descriptor instead.
 func (*LogsReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{116}
+	return file_wire_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *LogsReply) GetRecords() []*LogRecord {
@@ -10040,7 +10006,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10052,7 +10018,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[117]
+	mi := &file_wire_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10065,7 +10031,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{117}
+	return file_wire_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *LogRecord) GetTimeNs() int64 {
@@ -10120,7 +10086,7 @@ type LogAttribute struct {
 
 func (x *LogAttribute) Reset() {
 	*x = LogAttribute{}
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10132,7 +10098,7 @@ func (x *LogAttribute) String() string {
 func (*LogAttribute) ProtoMessage() {}
 
 func (x *LogAttribute) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[118]
+	mi := &file_wire_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10145,7 +10111,7 @@ func (x *LogAttribute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogAttribute.ProtoReflect.Descriptor instead.
 func (*LogAttribute) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{118}
+	return file_wire_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *LogAttribute) GetKey() string {
@@ -10173,7 +10139,7 @@ type LogBatch struct {
 
 func (x *LogBatch) Reset() {
 	*x = LogBatch{}
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10185,7 +10151,7 @@ func (x *LogBatch) String() string {
 func (*LogBatch) ProtoMessage() {}
 
 func (x *LogBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[119]
+	mi := &file_wire_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10198,7 +10164,7 @@ func (x *LogBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogBatch.ProtoReflect.Descriptor instead.
 func (*LogBatch) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{119}
+	return file_wire_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *LogBatch) GetRecords() []*LogRecord {
@@ -10230,7 +10196,7 @@ type TokensRequest struct {
 
 func (x *TokensRequest) Reset() {
 	*x = TokensRequest{}
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10242,7 +10208,7 @@ func (x *TokensRequest) String() string {
 func (*TokensRequest) ProtoMessage() {}
 
 func (x *TokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[120]
+	mi := &file_wire_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10255,7 +10221,7 @@ func (x *TokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensRequest.ProtoReflect.Descriptor instead.
 func (*TokensRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{120}
+	return file_wire_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *TokensRequest) GetKind() isTokensRequest_Kind {
@@ -10339,7 +10305,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10351,7 +10317,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[121]
+	mi := &file_wire_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10364,7 +10330,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{121}
+	return file_wire_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CreateToken) GetRole() string {
@@ -10389,7 +10355,7 @@ type ListTokens struct {
 
 func (x *ListTokens) Reset() {
 	*x = ListTokens{}
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10401,7 +10367,7 @@ func (x *ListTokens) String() string {
 func (*ListTokens) ProtoMessage() {}
 
 func (x *ListTokens) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[122]
+	mi := &file_wire_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10414,7 +10380,7 @@ func (x *ListTokens) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokens.ProtoReflect.Descriptor instead.
 func (*ListTokens) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{122}
+	return file_wire_proto_rawDescGZIP(), []int{121}
 }
 
 type RevokeToken struct {
@@ -10426,7 +10392,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10438,7 +10404,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[123]
+	mi := &file_wire_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10451,7 +10417,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{123}
+	return file_wire_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -10471,7 +10437,7 @@ type ReleaseName struct {
 
 func (x *ReleaseName) Reset() {
 	*x = ReleaseName{}
-	mi := &file_wire_proto_msgTypes[124]
+	mi := &file_wire_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10483,7 +10449,7 @@ func (x *ReleaseName) String() string {
 func (*ReleaseName) ProtoMessage() {}
 
 func (x *ReleaseName) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[124]
+	mi := &file_wire_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10496,7 +10462,7 @@ func (x *ReleaseName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseName.ProtoReflect.Descriptor instead.
 func (*ReleaseName) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{124}
+	return file_wire_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ReleaseName) GetName() string {
@@ -10517,7 +10483,7 @@ type TokensReply struct {
 
 func (x *TokensReply) Reset() {
 	*x = TokensReply{}
-	mi := &file_wire_proto_msgTypes[125]
+	mi := &file_wire_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10529,7 +10495,7 @@ func (x *TokensReply) String() string {
 func (*TokensReply) ProtoMessage() {}
 
 func (x *TokensReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[125]
+	mi := &file_wire_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10542,7 +10508,7 @@ func (x *TokensReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokensReply.ProtoReflect.Descriptor instead.
 func (*TokensReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{125}
+	return file_wire_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *TokensReply) GetToken() string {
@@ -10577,7 +10543,7 @@ type NameInfo struct {
 
 func (x *NameInfo) Reset() {
 	*x = NameInfo{}
-	mi := &file_wire_proto_msgTypes[126]
+	mi := &file_wire_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10589,7 +10555,7 @@ func (x *NameInfo) String() string {
 func (*NameInfo) ProtoMessage() {}
 
 func (x *NameInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[126]
+	mi := &file_wire_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10602,7 +10568,7 @@ func (x *NameInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameInfo.ProtoReflect.Descriptor instead.
 func (*NameInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{126}
+	return file_wire_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *NameInfo) GetName() string {
@@ -10639,7 +10605,7 @@ type TokenInfo struct {
 
 func (x *TokenInfo) Reset() {
 	*x = TokenInfo{}
-	mi := &file_wire_proto_msgTypes[127]
+	mi := &file_wire_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10651,7 +10617,7 @@ func (x *TokenInfo) String() string {
 func (*TokenInfo) ProtoMessage() {}
 
 func (x *TokenInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[127]
+	mi := &file_wire_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10664,7 +10630,7 @@ func (x *TokenInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenInfo.ProtoReflect.Descriptor instead.
 func (*TokenInfo) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{127}
+	return file_wire_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TokenInfo) GetId() string {
@@ -10710,7 +10676,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_wire_proto_msgTypes[128]
+	mi := &file_wire_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10722,7 +10688,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[128]
+	mi := &file_wire_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10735,7 +10701,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{128}
+	return file_wire_proto_rawDescGZIP(), []int{127}
 }
 
 type MembersReply struct {
@@ -10749,7 +10715,7 @@ type MembersReply struct {
 
 func (x *MembersReply) Reset() {
 	*x = MembersReply{}
-	mi := &file_wire_proto_msgTypes[129]
+	mi := &file_wire_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10761,7 +10727,7 @@ func (x *MembersReply) String() string {
 func (*MembersReply) ProtoMessage() {}
 
 func (x *MembersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[129]
+	mi := &file_wire_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10774,7 +10740,7 @@ func (x *MembersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersReply.ProtoReflect.Descriptor instead.
 func (*MembersReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{129}
+	return file_wire_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *MembersReply) GetTimeNs() int64 {
@@ -10811,7 +10777,7 @@ type UnreachableWorker struct {
 
 func (x *UnreachableWorker) Reset() {
 	*x = UnreachableWorker{}
-	mi := &file_wire_proto_msgTypes[130]
+	mi := &file_wire_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10823,7 +10789,7 @@ func (x *UnreachableWorker) String() string {
 func (*UnreachableWorker) ProtoMessage() {}
 
 func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[130]
+	mi := &file_wire_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10836,7 +10802,7 @@ func (x *UnreachableWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableWorker.ProtoReflect.Descriptor instead.
 func (*UnreachableWorker) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{130}
+	return file_wire_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *UnreachableWorker) GetName() string {
@@ -10888,7 +10854,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_wire_proto_msgTypes[131]
+	mi := &file_wire_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10900,7 +10866,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[131]
+	mi := &file_wire_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10913,7 +10879,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{131}
+	return file_wire_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -11138,13 +11104,16 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"RankMemory\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\x95\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"\xe2\x01\n" +
 	"\vActionTimes\x12\x16\n" +
 	"\x06chunks\x18\x01 \x03(\x05R\x06chunks\x12\x14\n" +
 	"\x05types\x18\x02 \x01(\fR\x05types\x12\"\n" +
 	"\fmicrobatches\x18\x03 \x03(\x05R\fmicrobatches\x12\x1b\n" +
 	"\tstarts_ns\x18\x04 \x03(\x12R\bstartsNs\x12\x17\n" +
-	"\atook_ns\x18\x05 \x03(\x03R\x06tookNs\"D\n" +
+	"\atook_ns\x18\x05 \x03(\x03R\x06tookNs\x12\x14\n" +
+	"\x05parts\x18\x06 \x03(\x05R\x05parts\x12\x1c\n" +
+	"\texchanges\x18\a \x01(\fR\texchanges\x12\x17\n" +
+	"\apart_ns\x18\b \x03(\x12R\x06partNs\"D\n" +
 	"\vUnreachable\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x13\n" +
 	"\x05for_s\x18\x02 \x01(\x01R\x04forS\"\xd7\x02\n" +
@@ -11342,15 +11311,15 @@ const file_wire_proto_rawDesc = "" +
 	"\x05param\x18\x02 \x01(\x05R\x05param\x12\x12\n" +
 	"\x04uses\x18\x03 \x01(\rR\x04uses\x12+\n" +
 	"\x06tensor\x18\x04 \x01(\v2\x13.troupe.wire.TensorR\x06tensor\x12\x14\n" +
-	"\x05first\x18\x05 \x01(\x03R\x05first\"\x97\x02\n" +
+	"\x05first\x18\x05 \x01(\x03R\x05first\"\x9e\x02\n" +
 	"\tStageDone\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12)\n" +
 	"\x06losses\x18\x02 \x03(\v2\x11.troupe.wire.LossR\x06losses\x12'\n" +
 	"\x05norms\x18\x03 \x03(\v2\x11.troupe.wire.NormR\x05norms\x12\x17\n" +
-	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12-\n" +
-	"\x05trace\x18\x05 \x03(\v2\x17.troupe.wire.ActionTimeR\x05trace\x12+\n" +
+	"\abusy_ns\x18\x04 \x01(\x03R\x06busyNs\x12+\n" +
 	"\aweights\x18\x06 \x03(\v2\x11.troupe.wire.NormR\aweights\x12-\n" +
-	"\arouters\x18\a \x03(\v2\x13.troupe.wire.RouterR\arouters\"\x96\x01\n" +
+	"\arouters\x18\a \x03(\v2\x13.troupe.wire.RouterR\arouters\x12.\n" +
+	"\x05trace\x18\b \x01(\v2\x18.troupe.wire.ActionTimesR\x05traceJ\x04\b\x05\x10\x06\"\x96\x01\n" +
 	"\x06Router\x12\x14\n" +
 	"\x05layer\x18\x01 \x01(\x05R\x05layer\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x01R\x04rows\x12\x19\n" +
@@ -11372,12 +11341,7 @@ const file_wire_proto_rawDesc = "" +
 	"\x05total\x18\x04 \x01(\bR\x05total\"6\n" +
 	"\x04Norm\x12\x14\n" +
 	"\x05param\x18\x01 \x01(\x05R\x05param\x12\x18\n" +
-	"\asquared\x18\x02 \x01(\x01R\asquared\"k\n" +
-	"\n" +
-	"ActionTime\x12+\n" +
-	"\x06action\x18\x01 \x01(\v2\x13.troupe.wire.ActionR\x06action\x12\x19\n" +
-	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x15\n" +
-	"\x06end_ns\x18\x03 \x01(\x03R\x05endNs\"r\n" +
+	"\asquared\x18\x02 \x01(\x01R\asquared\"r\n" +
 	"\x05Apply\x12\x12\n" +
 	"\x04skip\x18\x01 \x01(\bR\x04skip\x12+\n" +
 	"\x06update\x18\x02 \x01(\v2\x13.troupe.wire.UpdateR\x06update\x12\x12\n" +
@@ -11973,7 +11937,7 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 137)
 var file_wire_proto_goTypes = []any{
 	(JoinReply_Name)(0),        // 0: troupe.wire.JoinReply.Name
 	(ApiError_Kind)(0),         // 1: troupe.wire.ApiError.Kind
@@ -12026,97 +11990,96 @@ var file_wire_proto_goTypes = []any{
 	(*Loss)(nil),               // 48: troupe.wire.Loss
 	(*Metric)(nil),             // 49: troupe.wire.Metric
 	(*Norm)(nil),               // 50: troupe.wire.Norm
-	(*ActionTime)(nil),         // 51: troupe.wire.ActionTime
-	(*Apply)(nil),              // 52: troupe.wire.Apply
-	(*Applied)(nil),            // 53: troupe.wire.Applied
-	(*SaveState)(nil),          // 54: troupe.wire.SaveState
-	(*StageState)(nil),         // 55: troupe.wire.StageState
-	(*WriteState)(nil),         // 56: troupe.wire.WriteState
-	(*StateWritten)(nil),       // 57: troupe.wire.StateWritten
-	(*SendState)(nil),          // 58: troupe.wire.SendState
-	(*DropState)(nil),          // 59: troupe.wire.DropState
-	(*Saved)(nil),              // 60: troupe.wire.Saved
-	(*Slice)(nil),              // 61: troupe.wire.Slice
-	(*StageReady)(nil),         // 62: troupe.wire.StageReady
-	(*Failed)(nil),             // 63: troupe.wire.Failed
-	(*Halt)(nil),               // 64: troupe.wire.Halt
-	(*Halted)(nil),             // 65: troupe.wire.Halted
-	(*Leave)(nil),              // 66: troupe.wire.Leave
-	(*Left)(nil),               // 67: troupe.wire.Left
-	(*ReadWeight)(nil),         // 68: troupe.wire.ReadWeight
-	(*Weight)(nil),             // 69: troupe.wire.Weight
-	(*ReadState)(nil),          // 70: troupe.wire.ReadState
-	(*RankState)(nil),          // 71: troupe.wire.RankState
-	(*StepGradient)(nil),       // 72: troupe.wire.StepGradient
-	(*Shadowed)(nil),           // 73: troupe.wire.Shadowed
-	(*ApiRequest)(nil),         // 74: troupe.wire.ApiRequest
-	(*ApiReply)(nil),           // 75: troupe.wire.ApiReply
-	(*DrainRequest)(nil),       // 76: troupe.wire.DrainRequest
-	(*DrainReply)(nil),         // 77: troupe.wire.DrainReply
-	(*Alive)(nil),              // 78: troupe.wire.Alive
-	(*ApiError)(nil),           // 79: troupe.wire.ApiError
-	(*SubmitRequest)(nil),      // 80: troupe.wire.SubmitRequest
-	(*SubmitReply)(nil),        // 81: troupe.wire.SubmitReply
-	(*FollowRequest)(nil),      // 82: troupe.wire.FollowRequest
-	(*Following)(nil),          // 83: troupe.wire.Following
-	(*RecordRequest)(nil),      // 84: troupe.wire.RecordRequest
-	(*RecordReply)(nil),        // 85: troupe.wire.RecordReply
-	(*ActionsRequest)(nil),     // 86: troupe.wire.ActionsRequest
-	(*ActionsReply)(nil),       // 87: troupe.wire.ActionsReply
-	(*RunEvent)(nil),           // 88: troupe.wire.RunEvent
-	(*RunInfo)(nil),            // 89: troupe.wire.RunInfo
-	(*Packing)(nil),            // 90: troupe.wire.Packing
-	(*Documents)(nil),          // 91: troupe.wire.Documents
-	(*Piece)(nil),              // 92: troupe.wire.Piece
-	(*StepEvent)(nil),          // 93: troupe.wire.StepEvent
-	(*Trace)(nil),              // 94: troupe.wire.Trace
-	(*RankClock)(nil),          // 95: troupe.wire.RankClock
-	(*CheckpointEvent)(nil),    // 96: troupe.wire.CheckpointEvent
-	(*WarningEvent)(nil),       // 97: troupe.wire.WarningEvent
-	(*RestartEvent)(nil),       // 98: troupe.wire.RestartEvent
-	(*ReplaceEvent)(nil),       // 99: troupe.wire.ReplaceEvent
-	(*RegroupEvent)(nil),       // 100: troupe.wire.RegroupEvent
-	(*StallEvent)(nil),         // 101: troupe.wire.StallEvent
-	(*ChangeEvent)(nil),        // 102: troupe.wire.ChangeEvent
-	(*PauseEvent)(nil),         // 103: troupe.wire.PauseEvent
-	(*WaitingEvent)(nil),       // 104: troupe.wire.WaitingEvent
-	(*EndEvent)(nil),           // 105: troupe.wire.EndEvent
-	(*ListRequest)(nil),        // 106: troupe.wire.ListRequest
-	(*ListReply)(nil),          // 107: troupe.wire.ListReply
-	(*RunSummary)(nil),         // 108: troupe.wire.RunSummary
-	(*RunStatusRequest)(nil),   // 109: troupe.wire.RunStatusRequest
-	(*RunStatusReply)(nil),     // 110: troupe.wire.RunStatusReply
-	(*CutLink)(nil),            // 111: troupe.wire.CutLink
-	(*ActorStatus)(nil),        // 112: troupe.wire.ActorStatus
-	(*ControlRequest)(nil),     // 113: troupe.wire.ControlRequest
-	(*ForecastRequest)(nil),    // 114: troupe.wire.ForecastRequest
-	(*ForecastReply)(nil),      // 115: troupe.wire.ForecastReply
-	(*ForecastRank)(nil),       // 116: troupe.wire.ForecastRank
-	(*ForecastLink)(nil),       // 117: troupe.wire.ForecastLink
-	(*ControlReply)(nil),       // 118: troupe.wire.ControlReply
-	(*LogsRequest)(nil),        // 119: troupe.wire.LogsRequest
-	(*LogsReply)(nil),          // 120: troupe.wire.LogsReply
-	(*LogRecord)(nil),          // 121: troupe.wire.LogRecord
-	(*LogAttribute)(nil),       // 122: troupe.wire.LogAttribute
-	(*LogBatch)(nil),           // 123: troupe.wire.LogBatch
-	(*TokensRequest)(nil),      // 124: troupe.wire.TokensRequest
-	(*CreateToken)(nil),        // 125: troupe.wire.CreateToken
-	(*ListTokens)(nil),         // 126: troupe.wire.ListTokens
-	(*RevokeToken)(nil),        // 127: troupe.wire.RevokeToken
-	(*ReleaseName)(nil),        // 128: troupe.wire.ReleaseName
-	(*TokensReply)(nil),        // 129: troupe.wire.TokensReply
-	(*NameInfo)(nil),           // 130: troupe.wire.NameInfo
-	(*TokenInfo)(nil),          // 131: troupe.wire.TokenInfo
-	(*MembersRequest)(nil),     // 132: troupe.wire.MembersRequest
-	(*MembersReply)(nil),       // 133: troupe.wire.MembersReply
-	(*UnreachableWorker)(nil),  // 134: troupe.wire.UnreachableWorker
-	(*MemberStatus)(nil),       // 135: troupe.wire.MemberStatus
-	nil,                        // 136: troupe.wire.SubmitRequest.VariablesEntry
-	nil,                        // 137: troupe.wire.StepEvent.MetricsEntry
-	nil,                        // 138: troupe.wire.StepEvent.ValMetricsEntry
-	nil,                        // 139: troupe.wire.StepEvent.FiguresEntry
-	nil,                        // 140: troupe.wire.StepEvent.ValLossesEntry
-	nil,                        // 141: troupe.wire.ForecastRequest.VariablesEntry
+	(*Apply)(nil),              // 51: troupe.wire.Apply
+	(*Applied)(nil),            // 52: troupe.wire.Applied
+	(*SaveState)(nil),          // 53: troupe.wire.SaveState
+	(*StageState)(nil),         // 54: troupe.wire.StageState
+	(*WriteState)(nil),         // 55: troupe.wire.WriteState
+	(*StateWritten)(nil),       // 56: troupe.wire.StateWritten
+	(*SendState)(nil),          // 57: troupe.wire.SendState
+	(*DropState)(nil),          // 58: troupe.wire.DropState
+	(*Saved)(nil),              // 59: troupe.wire.Saved
+	(*Slice)(nil),              // 60: troupe.wire.Slice
+	(*StageReady)(nil),         // 61: troupe.wire.StageReady
+	(*Failed)(nil),             // 62: troupe.wire.Failed
+	(*Halt)(nil),               // 63: troupe.wire.Halt
+	(*Halted)(nil),             // 64: troupe.wire.Halted
+	(*Leave)(nil),              // 65: troupe.wire.Leave
+	(*Left)(nil),               // 66: troupe.wire.Left
+	(*ReadWeight)(nil),         // 67: troupe.wire.ReadWeight
+	(*Weight)(nil),             // 68: troupe.wire.Weight
+	(*ReadState)(nil),          // 69: troupe.wire.ReadState
+	(*RankState)(nil),          // 70: troupe.wire.RankState
+	(*StepGradient)(nil),       // 71: troupe.wire.StepGradient
+	(*Shadowed)(nil),           // 72: troupe.wire.Shadowed
+	(*ApiRequest)(nil),         // 73: troupe.wire.ApiRequest
+	(*ApiReply)(nil),           // 74: troupe.wire.ApiReply
+	(*DrainRequest)(nil),       // 75: troupe.wire.DrainRequest
+	(*DrainReply)(nil),         // 76: troupe.wire.DrainReply
+	(*Alive)(nil),              // 77: troupe.wire.Alive
+	(*ApiError)(nil),           // 78: troupe.wire.ApiError
+	(*SubmitRequest)(nil),      // 79: troupe.wire.SubmitRequest
+	(*SubmitReply)(nil),        // 80: troupe.wire.SubmitReply
+	(*FollowRequest)(nil),      // 81: troupe.wire.FollowRequest
+	(*Following)(nil),          // 82: troupe.wire.Following
+	(*RecordRequest)(nil),      // 83: troupe.wire.RecordRequest
+	(*RecordReply)(nil),        // 84: troupe.wire.RecordReply
+	(*ActionsRequest)(nil),     // 85: troupe.wire.ActionsRequest
+	(*ActionsReply)(nil),       // 86: troupe.wire.ActionsReply
+	(*RunEvent)(nil),           // 87: troupe.wire.RunEvent
+	(*RunInfo)(nil),            // 88: troupe.wire.RunInfo
+	(*Packing)(nil),            // 89: troupe.wire.Packing
+	(*Documents)(nil),          // 90: troupe.wire.Documents
+	(*Piece)(nil),              // 91: troupe.wire.Piece
+	(*StepEvent)(nil),          // 92: troupe.wire.StepEvent
+	(*Trace)(nil),              // 93: troupe.wire.Trace
+	(*RankClock)(nil),          // 94: troupe.wire.RankClock
+	(*CheckpointEvent)(nil),    // 95: troupe.wire.CheckpointEvent
+	(*WarningEvent)(nil),       // 96: troupe.wire.WarningEvent
+	(*RestartEvent)(nil),       // 97: troupe.wire.RestartEvent
+	(*ReplaceEvent)(nil),       // 98: troupe.wire.ReplaceEvent
+	(*RegroupEvent)(nil),       // 99: troupe.wire.RegroupEvent
+	(*StallEvent)(nil),         // 100: troupe.wire.StallEvent
+	(*ChangeEvent)(nil),        // 101: troupe.wire.ChangeEvent
+	(*PauseEvent)(nil),         // 102: troupe.wire.PauseEvent
+	(*WaitingEvent)(nil),       // 103: troupe.wire.WaitingEvent
+	(*EndEvent)(nil),           // 104: troupe.wire.EndEvent
+	(*ListRequest)(nil),        // 105: troupe.wire.ListRequest
+	(*ListReply)(nil),          // 106: troupe.wire.ListReply
+	(*RunSummary)(nil),         // 107: troupe.wire.RunSummary
+	(*RunStatusRequest)(nil),   // 108: troupe.wire.RunStatusRequest
+	(*RunStatusReply)(nil),     // 109: troupe.wire.RunStatusReply
+	(*CutLink)(nil),            // 110: troupe.wire.CutLink
+	(*ActorStatus)(nil),        // 111: troupe.wire.ActorStatus
+	(*ControlRequest)(nil),     // 112: troupe.wire.ControlRequest
+	(*ForecastRequest)(nil),    // 113: troupe.wire.ForecastRequest
+	(*ForecastReply)(nil),      // 114: troupe.wire.ForecastReply
+	(*ForecastRank)(nil),       // 115: troupe.wire.ForecastRank
+	(*ForecastLink)(nil),       // 116: troupe.wire.ForecastLink
+	(*ControlReply)(nil),       // 117: troupe.wire.ControlReply
+	(*LogsRequest)(nil),        // 118: troupe.wire.LogsRequest
+	(*LogsReply)(nil),          // 119: troupe.wire.LogsReply
+	(*LogRecord)(nil),          // 120: troupe.wire.LogRecord
+	(*LogAttribute)(nil),       // 121: troupe.wire.LogAttribute
+	(*LogBatch)(nil),           // 122: troupe.wire.LogBatch
+	(*TokensRequest)(nil),      // 123: troupe.wire.TokensRequest
+	(*CreateToken)(nil),        // 124: troupe.wire.CreateToken
+	(*ListTokens)(nil),         // 125: troupe.wire.ListTokens
+	(*RevokeToken)(nil),        // 126: troupe.wire.RevokeToken
+	(*ReleaseName)(nil),        // 127: troupe.wire.ReleaseName
+	(*TokensReply)(nil),        // 128: troupe.wire.TokensReply
+	(*NameInfo)(nil),           // 129: troupe.wire.NameInfo
+	(*TokenInfo)(nil),          // 130: troupe.wire.TokenInfo
+	(*MembersRequest)(nil),     // 131: troupe.wire.MembersRequest
+	(*MembersReply)(nil),       // 132: troupe.wire.MembersReply
+	(*UnreachableWorker)(nil),  // 133: troupe.wire.UnreachableWorker
+	(*MemberStatus)(nil),       // 134: troupe.wire.MemberStatus
+	nil,                        // 135: troupe.wire.SubmitRequest.VariablesEntry
+	nil,                        // 136: troupe.wire.StepEvent.MetricsEntry
+	nil,                        // 137: troupe.wire.StepEvent.ValMetricsEntry
+	nil,                        // 138: troupe.wire.StepEvent.FiguresEntry
+	nil,                        // 139: troupe.wire.StepEvent.ValLossesEntry
+	nil,                        // 140: troupe.wire.ForecastRequest.VariablesEntry
 }
 var file_wire_proto_depIdxs = []int32{
 	33,  // 0: troupe.wire.Envelope.message:type_name -> troupe.wire.Message
@@ -12161,26 +12124,26 @@ var file_wire_proto_depIdxs = []int32{
 	44,  // 39: troupe.wire.Message.data:type_name -> troupe.wire.Data
 	45,  // 40: troupe.wire.Message.tied_gradient:type_name -> troupe.wire.TiedGradient
 	46,  // 41: troupe.wire.Message.stage_done:type_name -> troupe.wire.StageDone
-	52,  // 42: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
-	53,  // 43: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
-	54,  // 44: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
-	55,  // 45: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
-	62,  // 46: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
-	63,  // 47: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
-	64,  // 48: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
-	65,  // 49: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
-	66,  // 50: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
-	67,  // 51: troupe.wire.Message.left:type_name -> troupe.wire.Left
-	68,  // 52: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
-	69,  // 53: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
-	56,  // 54: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
-	57,  // 55: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
-	58,  // 56: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
-	59,  // 57: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
-	70,  // 58: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
-	71,  // 59: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
-	72,  // 60: troupe.wire.Message.step_gradient:type_name -> troupe.wire.StepGradient
-	73,  // 61: troupe.wire.Message.shadowed:type_name -> troupe.wire.Shadowed
+	51,  // 42: troupe.wire.Message.apply:type_name -> troupe.wire.Apply
+	52,  // 43: troupe.wire.Message.applied:type_name -> troupe.wire.Applied
+	53,  // 44: troupe.wire.Message.save_state:type_name -> troupe.wire.SaveState
+	54,  // 45: troupe.wire.Message.stage_state:type_name -> troupe.wire.StageState
+	61,  // 46: troupe.wire.Message.stage_ready:type_name -> troupe.wire.StageReady
+	62,  // 47: troupe.wire.Message.failed:type_name -> troupe.wire.Failed
+	63,  // 48: troupe.wire.Message.halt:type_name -> troupe.wire.Halt
+	64,  // 49: troupe.wire.Message.halted:type_name -> troupe.wire.Halted
+	65,  // 50: troupe.wire.Message.leave:type_name -> troupe.wire.Leave
+	66,  // 51: troupe.wire.Message.left:type_name -> troupe.wire.Left
+	67,  // 52: troupe.wire.Message.read_weight:type_name -> troupe.wire.ReadWeight
+	68,  // 53: troupe.wire.Message.weight:type_name -> troupe.wire.Weight
+	55,  // 54: troupe.wire.Message.write_state:type_name -> troupe.wire.WriteState
+	56,  // 55: troupe.wire.Message.state_written:type_name -> troupe.wire.StateWritten
+	57,  // 56: troupe.wire.Message.send_state:type_name -> troupe.wire.SendState
+	58,  // 57: troupe.wire.Message.drop_state:type_name -> troupe.wire.DropState
+	69,  // 58: troupe.wire.Message.read_state:type_name -> troupe.wire.ReadState
+	70,  // 59: troupe.wire.Message.rank_state:type_name -> troupe.wire.RankState
+	71,  // 60: troupe.wire.Message.step_gradient:type_name -> troupe.wire.StepGradient
+	72,  // 61: troupe.wire.Message.shadowed:type_name -> troupe.wire.Shadowed
 	35,  // 62: troupe.wire.Peers.scheduler:type_name -> troupe.wire.Pid
 	35,  // 63: troupe.wire.Peers.loader:type_name -> troupe.wire.Pid
 	35,  // 64: troupe.wire.Peers.checkpoint:type_name -> troupe.wire.Pid
@@ -12193,103 +12156,102 @@ var file_wire_proto_depIdxs = []int32{
 	40,  // 71: troupe.wire.TiedGradient.tensor:type_name -> troupe.wire.Tensor
 	48,  // 72: troupe.wire.StageDone.losses:type_name -> troupe.wire.Loss
 	50,  // 73: troupe.wire.StageDone.norms:type_name -> troupe.wire.Norm
-	51,  // 74: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTime
-	50,  // 75: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
-	47,  // 76: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	50,  // 74: troupe.wire.StageDone.weights:type_name -> troupe.wire.Norm
+	47,  // 75: troupe.wire.StageDone.routers:type_name -> troupe.wire.Router
+	22,  // 76: troupe.wire.StageDone.trace:type_name -> troupe.wire.ActionTimes
 	49,  // 77: troupe.wire.Loss.metrics:type_name -> troupe.wire.Metric
-	25,  // 78: troupe.wire.ActionTime.action:type_name -> troupe.wire.Action
-	38,  // 79: troupe.wire.Apply.update:type_name -> troupe.wire.Update
-	60,  // 80: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
-	61,  // 81: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
-	35,  // 82: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
-	40,  // 83: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
-	35,  // 84: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
-	40,  // 85: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
-	40,  // 86: troupe.wire.StepGradient.tensors:type_name -> troupe.wire.Tensor
-	80,  // 87: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
-	82,  // 88: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
-	106, // 89: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
-	109, // 90: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
-	113, // 91: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
-	119, // 92: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
-	124, // 93: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
-	132, // 94: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
-	114, // 95: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
-	84,  // 96: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
-	86,  // 97: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
-	76,  // 98: troupe.wire.ApiRequest.drain:type_name -> troupe.wire.DrainRequest
-	79,  // 99: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
-	78,  // 100: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
-	81,  // 101: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
-	83,  // 102: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
-	88,  // 103: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
-	107, // 104: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
-	110, // 105: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
-	118, // 106: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
-	120, // 107: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
-	129, // 108: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
-	133, // 109: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
-	115, // 110: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
-	85,  // 111: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
-	87,  // 112: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
-	77,  // 113: troupe.wire.ApiReply.drain:type_name -> troupe.wire.DrainReply
-	1,   // 114: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
-	136, // 115: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
-	108, // 116: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
-	22,  // 117: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
-	89,  // 118: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
-	93,  // 119: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
-	96,  // 120: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
-	97,  // 121: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
-	98,  // 122: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
-	101, // 123: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
-	103, // 124: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
-	104, // 125: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
-	105, // 126: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
-	102, // 127: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
-	100, // 128: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
-	99,  // 129: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
-	91,  // 130: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
-	90,  // 131: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
-	92,  // 132: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
-	137, // 133: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
-	138, // 134: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
-	94,  // 135: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
-	139, // 136: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
-	140, // 137: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
-	22,  // 138: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
-	95,  // 139: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
-	110, // 140: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
-	79,  // 141: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
-	108, // 142: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
-	2,   // 143: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
-	108, // 144: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
-	112, // 145: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
-	102, // 146: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
-	111, // 147: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
-	24,  // 148: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
-	3,   // 149: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
-	141, // 150: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
-	116, // 151: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
-	117, // 152: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
-	108, // 153: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
-	121, // 154: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
-	122, // 155: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
-	121, // 156: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
-	125, // 157: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
-	126, // 158: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
-	127, // 159: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
-	128, // 160: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
-	131, // 161: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
-	130, // 162: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
-	135, // 163: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
-	134, // 164: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
-	27,  // 165: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
-	166, // [166:166] is the sub-list for method output_type
-	166, // [166:166] is the sub-list for method input_type
-	166, // [166:166] is the sub-list for extension type_name
-	166, // [166:166] is the sub-list for extension extendee
-	0,   // [0:166] is the sub-list for field type_name
+	38,  // 78: troupe.wire.Apply.update:type_name -> troupe.wire.Update
+	59,  // 79: troupe.wire.StageState.saved:type_name -> troupe.wire.Saved
+	60,  // 80: troupe.wire.Saved.slice:type_name -> troupe.wire.Slice
+	35,  // 81: troupe.wire.ReadWeight.reply_to:type_name -> troupe.wire.Pid
+	40,  // 82: troupe.wire.Weight.tensor:type_name -> troupe.wire.Tensor
+	35,  // 83: troupe.wire.ReadState.reply_to:type_name -> troupe.wire.Pid
+	40,  // 84: troupe.wire.RankState.tensor:type_name -> troupe.wire.Tensor
+	40,  // 85: troupe.wire.StepGradient.tensors:type_name -> troupe.wire.Tensor
+	79,  // 86: troupe.wire.ApiRequest.submit:type_name -> troupe.wire.SubmitRequest
+	81,  // 87: troupe.wire.ApiRequest.follow:type_name -> troupe.wire.FollowRequest
+	105, // 88: troupe.wire.ApiRequest.list:type_name -> troupe.wire.ListRequest
+	108, // 89: troupe.wire.ApiRequest.status:type_name -> troupe.wire.RunStatusRequest
+	112, // 90: troupe.wire.ApiRequest.control:type_name -> troupe.wire.ControlRequest
+	118, // 91: troupe.wire.ApiRequest.logs:type_name -> troupe.wire.LogsRequest
+	123, // 92: troupe.wire.ApiRequest.tokens:type_name -> troupe.wire.TokensRequest
+	131, // 93: troupe.wire.ApiRequest.members:type_name -> troupe.wire.MembersRequest
+	113, // 94: troupe.wire.ApiRequest.forecast:type_name -> troupe.wire.ForecastRequest
+	83,  // 95: troupe.wire.ApiRequest.record:type_name -> troupe.wire.RecordRequest
+	85,  // 96: troupe.wire.ApiRequest.actions:type_name -> troupe.wire.ActionsRequest
+	75,  // 97: troupe.wire.ApiRequest.drain:type_name -> troupe.wire.DrainRequest
+	78,  // 98: troupe.wire.ApiReply.error:type_name -> troupe.wire.ApiError
+	77,  // 99: troupe.wire.ApiReply.alive:type_name -> troupe.wire.Alive
+	80,  // 100: troupe.wire.ApiReply.submit:type_name -> troupe.wire.SubmitReply
+	82,  // 101: troupe.wire.ApiReply.following:type_name -> troupe.wire.Following
+	87,  // 102: troupe.wire.ApiReply.event:type_name -> troupe.wire.RunEvent
+	106, // 103: troupe.wire.ApiReply.list:type_name -> troupe.wire.ListReply
+	109, // 104: troupe.wire.ApiReply.status:type_name -> troupe.wire.RunStatusReply
+	117, // 105: troupe.wire.ApiReply.control:type_name -> troupe.wire.ControlReply
+	119, // 106: troupe.wire.ApiReply.logs:type_name -> troupe.wire.LogsReply
+	128, // 107: troupe.wire.ApiReply.tokens:type_name -> troupe.wire.TokensReply
+	132, // 108: troupe.wire.ApiReply.members:type_name -> troupe.wire.MembersReply
+	114, // 109: troupe.wire.ApiReply.forecast:type_name -> troupe.wire.ForecastReply
+	84,  // 110: troupe.wire.ApiReply.record:type_name -> troupe.wire.RecordReply
+	86,  // 111: troupe.wire.ApiReply.actions:type_name -> troupe.wire.ActionsReply
+	76,  // 112: troupe.wire.ApiReply.drain:type_name -> troupe.wire.DrainReply
+	1,   // 113: troupe.wire.ApiError.kind:type_name -> troupe.wire.ApiError.Kind
+	135, // 114: troupe.wire.SubmitRequest.variables:type_name -> troupe.wire.SubmitRequest.VariablesEntry
+	107, // 115: troupe.wire.Following.run:type_name -> troupe.wire.RunSummary
+	22,  // 116: troupe.wire.ActionsReply.ranks:type_name -> troupe.wire.ActionTimes
+	88,  // 117: troupe.wire.RunEvent.info:type_name -> troupe.wire.RunInfo
+	92,  // 118: troupe.wire.RunEvent.step:type_name -> troupe.wire.StepEvent
+	95,  // 119: troupe.wire.RunEvent.checkpoint:type_name -> troupe.wire.CheckpointEvent
+	96,  // 120: troupe.wire.RunEvent.warning:type_name -> troupe.wire.WarningEvent
+	97,  // 121: troupe.wire.RunEvent.restart:type_name -> troupe.wire.RestartEvent
+	100, // 122: troupe.wire.RunEvent.stall:type_name -> troupe.wire.StallEvent
+	102, // 123: troupe.wire.RunEvent.pause:type_name -> troupe.wire.PauseEvent
+	103, // 124: troupe.wire.RunEvent.waiting:type_name -> troupe.wire.WaitingEvent
+	104, // 125: troupe.wire.RunEvent.end:type_name -> troupe.wire.EndEvent
+	101, // 126: troupe.wire.RunEvent.change:type_name -> troupe.wire.ChangeEvent
+	99,  // 127: troupe.wire.RunEvent.regroup:type_name -> troupe.wire.RegroupEvent
+	98,  // 128: troupe.wire.RunEvent.replace:type_name -> troupe.wire.ReplaceEvent
+	90,  // 129: troupe.wire.RunInfo.documents:type_name -> troupe.wire.Documents
+	89,  // 130: troupe.wire.RunInfo.packing:type_name -> troupe.wire.Packing
+	91,  // 131: troupe.wire.Documents.example:type_name -> troupe.wire.Piece
+	136, // 132: troupe.wire.StepEvent.metrics:type_name -> troupe.wire.StepEvent.MetricsEntry
+	137, // 133: troupe.wire.StepEvent.val_metrics:type_name -> troupe.wire.StepEvent.ValMetricsEntry
+	93,  // 134: troupe.wire.StepEvent.trace:type_name -> troupe.wire.Trace
+	138, // 135: troupe.wire.StepEvent.figures:type_name -> troupe.wire.StepEvent.FiguresEntry
+	139, // 136: troupe.wire.StepEvent.val_losses:type_name -> troupe.wire.StepEvent.ValLossesEntry
+	22,  // 137: troupe.wire.Trace.ranks:type_name -> troupe.wire.ActionTimes
+	94,  // 138: troupe.wire.Trace.clocks:type_name -> troupe.wire.RankClock
+	109, // 139: troupe.wire.StallEvent.status:type_name -> troupe.wire.RunStatusReply
+	78,  // 140: troupe.wire.EndEvent.error:type_name -> troupe.wire.ApiError
+	107, // 141: troupe.wire.ListReply.runs:type_name -> troupe.wire.RunSummary
+	2,   // 142: troupe.wire.RunSummary.state:type_name -> troupe.wire.RunSummary.State
+	107, // 143: troupe.wire.RunStatusReply.run:type_name -> troupe.wire.RunSummary
+	111, // 144: troupe.wire.RunStatusReply.actors:type_name -> troupe.wire.ActorStatus
+	101, // 145: troupe.wire.RunStatusReply.requests:type_name -> troupe.wire.ChangeEvent
+	110, // 146: troupe.wire.RunStatusReply.cut:type_name -> troupe.wire.CutLink
+	24,  // 147: troupe.wire.ActorStatus.snapshot:type_name -> troupe.wire.Snapshot
+	3,   // 148: troupe.wire.ControlRequest.action:type_name -> troupe.wire.ControlRequest.Action
+	140, // 149: troupe.wire.ForecastRequest.variables:type_name -> troupe.wire.ForecastRequest.VariablesEntry
+	115, // 150: troupe.wire.ForecastReply.ranks:type_name -> troupe.wire.ForecastRank
+	116, // 151: troupe.wire.ForecastReply.links:type_name -> troupe.wire.ForecastLink
+	107, // 152: troupe.wire.ControlReply.run:type_name -> troupe.wire.RunSummary
+	120, // 153: troupe.wire.LogsReply.records:type_name -> troupe.wire.LogRecord
+	121, // 154: troupe.wire.LogRecord.attributes:type_name -> troupe.wire.LogAttribute
+	120, // 155: troupe.wire.LogBatch.records:type_name -> troupe.wire.LogRecord
+	124, // 156: troupe.wire.TokensRequest.create:type_name -> troupe.wire.CreateToken
+	125, // 157: troupe.wire.TokensRequest.list:type_name -> troupe.wire.ListTokens
+	126, // 158: troupe.wire.TokensRequest.revoke:type_name -> troupe.wire.RevokeToken
+	127, // 159: troupe.wire.TokensRequest.release:type_name -> troupe.wire.ReleaseName
+	130, // 160: troupe.wire.TokensReply.tokens:type_name -> troupe.wire.TokenInfo
+	129, // 161: troupe.wire.TokensReply.names:type_name -> troupe.wire.NameInfo
+	134, // 162: troupe.wire.MembersReply.members:type_name -> troupe.wire.MemberStatus
+	133, // 163: troupe.wire.MembersReply.unreachable:type_name -> troupe.wire.UnreachableWorker
+	27,  // 164: troupe.wire.MemberStatus.devices:type_name -> troupe.wire.OfferedDevice
+	165, // [165:165] is the sub-list for method output_type
+	165, // [165:165] is the sub-list for method input_type
+	165, // [165:165] is the sub-list for extension type_name
+	165, // [165:165] is the sub-list for extension extendee
+	0,   // [0:165] is the sub-list for field type_name
 }
 
 func init() { file_wire_proto_init() }
@@ -12346,7 +12308,7 @@ func file_wire_proto_init() {
 		(*Message_StepGradient)(nil),
 		(*Message_Shadowed)(nil),
 	}
-	file_wire_proto_msgTypes[70].OneofWrappers = []any{
+	file_wire_proto_msgTypes[69].OneofWrappers = []any{
 		(*ApiRequest_Submit)(nil),
 		(*ApiRequest_Follow)(nil),
 		(*ApiRequest_List)(nil),
@@ -12360,7 +12322,7 @@ func file_wire_proto_init() {
 		(*ApiRequest_Actions)(nil),
 		(*ApiRequest_Drain)(nil),
 	}
-	file_wire_proto_msgTypes[71].OneofWrappers = []any{
+	file_wire_proto_msgTypes[70].OneofWrappers = []any{
 		(*ApiReply_Alive)(nil),
 		(*ApiReply_Submit)(nil),
 		(*ApiReply_Following)(nil),
@@ -12376,7 +12338,7 @@ func file_wire_proto_init() {
 		(*ApiReply_Actions)(nil),
 		(*ApiReply_Drain)(nil),
 	}
-	file_wire_proto_msgTypes[84].OneofWrappers = []any{
+	file_wire_proto_msgTypes[83].OneofWrappers = []any{
 		(*RunEvent_Info)(nil),
 		(*RunEvent_Step)(nil),
 		(*RunEvent_Checkpoint)(nil),
@@ -12390,9 +12352,9 @@ func file_wire_proto_init() {
 		(*RunEvent_Regroup)(nil),
 		(*RunEvent_Replace)(nil),
 	}
-	file_wire_proto_msgTypes[89].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[104].OneofWrappers = []any{}
-	file_wire_proto_msgTypes[120].OneofWrappers = []any{
+	file_wire_proto_msgTypes[88].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[103].OneofWrappers = []any{}
+	file_wire_proto_msgTypes[119].OneofWrappers = []any{
 		(*TokensRequest_Create)(nil),
 		(*TokensRequest_List)(nil),
 		(*TokensRequest_Revoke)(nil),
@@ -12404,7 +12366,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   138,
+			NumMessages:   137,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -223,7 +223,11 @@ func (b *builder) rank(rank int, t *scheduler.Table, report *scheduler.Report) e
 		case row[i].Part > 0:
 			step.Ops = ofParts(row[i:i+len(ops)], ops)
 		default:
-			step.Ops = inOneList(ops, b.Overlap && !lists.Together)
+			var err error
+			turns := func(exchanges ...[]scheduler.Type) ([]int, error) { return t.TurnsOf(stage, i, exchanges...) }
+			if step.Ops, err = inOneList(row[i:i+len(ops)], ops, b.Overlap && !lists.Together, turns); err != nil {
+				return err
+			}
 		}
 		r.Steps = append(r.Steps, step)
 	}

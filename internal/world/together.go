@@ -7,24 +7,29 @@ import (
 )
 
 // inOneList returns the operations of actions that are recorded into one list: those of one after the other or, if the actions
-// overlap, in turns. An action then gives way to the next where it would wait for an exchange of tokens (stages.ActTogether).
-func inOneList(actions [][]Op, overlap bool) (all []Op) {
+// overlap, in turns. An action then gives way to the next where it would wait for an exchange of tokens (stages.ActTogether), in the
+// order of turns, which gets the exchanges of each.
+func inOneList(group []scheduler.Action, actions [][]Op, overlap bool,
+	turns func(exchanges ...[]scheduler.Type) ([]int, error)) (all []Op, err error) {
 	parts := make([][][]Op, len(actions))
-	lengths := make([]int, len(actions))
+	exchanges := make([][]scheduler.Type, len(actions))
 	for i, ops := range actions {
 		parts[i] = [][]Op{ops}
-		if overlap && len(actions) > 1 {
-			parts[i] = cut(ops)
+		if overlap {
+			parts[i], exchanges[i] = cut(ops, group[i].Type.IsForward())
 		}
-		lengths[i] = len(parts[i])
+	}
+	order, err := turns(exchanges...)
+	if err != nil {
+		return nil, err
 	}
 	if len(actions) == 1 {
-		return actions[0]
+		return actions[0], nil
 	}
 	next := make([]int, len(actions))
 	numbers := make([][]int32, len(actions)) // by action and number - 1: the number in the list
 	begins := int32(0)
-	for _, i := range scheduler.Turns(lengths...) {
+	for _, i := range order {
 		for _, o := range parts[i][next[i]] {
 			switch {
 			case o.Group >= 0 && o.Later:
@@ -37,7 +42,7 @@ func inOneList(actions [][]Op, overlap bool) (all []Op) {
 		}
 		next[i]++
 	}
-	return all
+	return all, nil
 }
 
 // ofAction makes the action part of what the operations of a pair are of: its step has the name of both actions.
@@ -82,24 +87,35 @@ func ofParts(group []scheduler.Action, lists [][]Op) (all []Op) {
 	return all
 }
 
-// cut cuts the operations of an action before each wait for an exchange of tokens, or for several in a row.
-func cut(ops []Op) (parts [][]Op) {
-	var exchange []bool // by number - 1
+// cut cuts the operations of an action before each wait for an exchange of tokens, or for several in a row, and returns the exchanges
+// between the parts.
+func cut(ops []Op, forward bool) (parts [][]Op, exchanges []scheduler.Type) {
+	out, back := scheduler.FD, scheduler.FC
+	if !forward {
+		out, back = scheduler.BD, scheduler.BC
+	}
+	var begun []Op // by number - 1
 	for _, o := range ops {
 		if o.Group >= 0 && o.Later {
-			exchange = append(exchange, o.Exchange)
+			begun = append(begun, o)
 		}
 	}
 	one := func(i int) bool {
 		n := int(ops[i].Number)
-		return ops[i].Group < 0 && n > 0 && n <= len(exchange) && exchange[n-1]
+		return ops[i].Group < 0 && n > 0 && n <= len(begun) && begun[n-1].Exchange
 	}
 	from := 0
 	for i := range ops {
-		if one(i) && (i == 0 || !one(i-1)) {
-			parts = append(parts, ops[from:i])
+		if !one(i) {
+			continue
+		}
+		if i == 0 || !one(i-1) {
+			parts, exchanges = append(parts, ops[from:i]), append(exchanges, out)
 			from = i
 		}
+		if begun[ops[i].Number-1].Back {
+			exchanges[len(exchanges)-1] = back
+		}
 	}
-	return append(parts, ops[from:])
+	return append(parts, ops[from:]), exchanges
 }

@@ -76,8 +76,8 @@ type Op struct {
 	OfStep bool
 	Later  bool // it overlaps with the actions that follow
 	// Exchange: it is one of an expert group, which carries tokens to their experts or back. Where an action of an overlapped pair would
-	// wait for it, it gives way.
-	Exchange bool
+	// wait for it, it gives way. Back: results come back.
+	Exchange, Back bool
 }
 
 // Await waits for all collectives that its step has begun for later.

@@ -74,7 +74,8 @@ func whole() []event.Event {
 	return []event.Event{
 		event.StartEvent{Info: info},
 		event.StepEvent{Record: record(), IdealBubblePct: 20,
-			Trace: [][]event.ActionTime{{{Action: pair, Start: at(1), End: at(2.000001)},
+			Trace: [][]event.ActionTime{{{Action: pair, Start: at(1), End: at(2.000001), Parts: []scheduler.PartTime{
+				{Start: at(1), End: at(1.25), Exchange: scheduler.FD, Sent: at(1.125), Came: at(1.5)}, {Start: at(1.75), End: at(2)}}},
 				{Action: action(scheduler.B, 3), Start: at(2), End: at(3.5)}},
 				{{Action: action(scheduler.W, 1), Start: at(0.5), End: at(4)}}},
 			Clocks: []event.Clock{{Process: "w1", Ahead: -1500 * time.Microsecond, Within: 20 * time.Microsecond}}},
@@ -175,7 +176,9 @@ func noZero(t *testing.T, path string, v reflect.Value) {
 		}
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if v.Type() == reflect.TypeFor[event.Snapshot]() || v.Type() == reflect.TypeFor[event.Change]() {
+			switch v.Type() {
+			case reflect.TypeFor[event.Snapshot](), reflect.TypeFor[event.Change](), reflect.TypeFor[event.ActionTime](),
+				reflect.TypeFor[scheduler.PartTime]():
 				continue // one of them has every field
 			}
 			if v.Field(i).IsZero() {
@@ -287,7 +290,8 @@ func TestDecode(t *testing.T) {
 	for _, line := range []string{``, `null`, `3`, `{}`, `[]`, `{"event":3}`, `{"event":"step"}`, `{"event":"step","step":-1}`,
 		`{"event":"pause","step":"x"}`,
 		`{"event":"checkpoint","took_ms":"1"}`, `{"event":"step","step":1,"trace":{"ranks":[[{"action":"0X3"}]]}}`, `{"event":"pause"`,
-		`{"event":"step","step":1,"trace":{"ranks":[[{"action":"99999999999F0"}]]}}`} {
+		`{"event":"step","step":1,"trace":{"ranks":[[{"action":"99999999999F0"}]]}}`,
+		`{"event":"step","step":1,"trace":{"ranks":[[{"action":"0F0","parts":[{"exchange":"F"}]}]]}}`} {
 		if e, err := event.Decode([]byte(line)); err == nil || errors.Is(err, event.ErrKind) {
 			t.Errorf("%s: %+v, %v", line, e, err)
 		}

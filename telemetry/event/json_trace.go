@@ -56,9 +56,34 @@ type traceJSON struct {
 }
 
 type actionTimeJSON struct {
-	Action action `json:"action"`
-	Start  millis `json:"start_ms"`
-	End    millis `json:"end_ms"`
+	Action action         `json:"action"`
+	Start  millis         `json:"start_ms"`
+	End    millis         `json:"end_ms"`
+	Parts  []partTimeJSON `json:"parts,omitempty"`
+}
+
+// partTimeJSON is a part of an action. The last one has no exchange.
+type partTimeJSON struct {
+	Start    millis       `json:"start_ms"`
+	End      millis       `json:"end_ms"`
+	Exchange exchangeType `json:"exchange,omitzero"`
+	Sent     millis       `json:"sent_ms,omitempty"`
+	Came     millis       `json:"came_ms,omitempty"`
+}
+
+// exchangeType is FD, FC, BD or BC. 0: none.
+type exchangeType scheduler.Type
+
+func (t exchangeType) MarshalText() ([]byte, error) { return []byte(scheduler.Type(t).String()), nil }
+
+func (t *exchangeType) UnmarshalText(text []byte) error {
+	for typ := scheduler.FD; typ <= scheduler.BC; typ++ {
+		if typ.String() == string(text) {
+			*t = exchangeType(typ)
+			return nil
+		}
+	}
+	return fmt.Errorf("exchange %.40q is none of FD, FC, BD and BC", text)
 }
 
 // traceOf returns the JSON of a trace; nil: there is none.
@@ -79,8 +104,18 @@ func traceOf(ranks [][]ActionTime) *traceJSON {
 func rowsOf(ranks [][]ActionTime, began time.Time) [][]actionTimeJSON {
 	return mapped(ranks, func(row []ActionTime) []actionTimeJSON {
 		return mapped(row, func(a ActionTime) actionTimeJSON {
-			return actionTimeJSON{action(a.Action), millis(a.Start.Sub(began)), millis(a.End.Sub(began))}
+			return actionTimeJSON{action(a.Action), millis(a.Start.Sub(began)), millis(a.End.Sub(began)), partsOf(a.Parts, began)}
 		})
+	})
+}
+
+func partsOf(parts []scheduler.PartTime, began time.Time) []partTimeJSON {
+	return mapped(parts, func(p scheduler.PartTime) partTimeJSON {
+		v := partTimeJSON{Start: millis(p.Start.Sub(began)), End: millis(p.End.Sub(began))}
+		if p.Exchange != 0 {
+			v.Exchange, v.Sent, v.Came = exchangeType(p.Exchange), millis(p.Sent.Sub(began)), millis(p.Came.Sub(began))
+		}
+		return v
 	})
 }
 
@@ -90,10 +125,22 @@ func (t *traceJSON) times() [][]ActionTime {
 	}
 	return mapped(t.Ranks, func(row []actionTimeJSON) []ActionTime {
 		return orNil(mapped(row, func(a actionTimeJSON) ActionTime {
-			return ActionTime{a.Action.value(), t.Began.Add(time.Duration(a.Start)), t.Began.Add(time.Duration(a.End))}
+			return ActionTime{a.Action.value(), t.at(a.Start), t.at(a.End), t.parts(a.Parts)}
 		}))
 	})
 }
+
+func (t *traceJSON) parts(all []partTimeJSON) []scheduler.PartTime {
+	return orNil(mapped(all, func(v partTimeJSON) scheduler.PartTime {
+		p := scheduler.PartTime{Start: t.at(v.Start), End: t.at(v.End)}
+		if v.Exchange != 0 {
+			p.Exchange, p.Sent, p.Came = scheduler.Type(v.Exchange), t.at(v.Sent), t.at(v.Came)
+		}
+		return p
+	}))
+}
+
+func (t *traceJSON) at(since millis) time.Time { return t.Began.Add(time.Duration(since)) }
 
 // clockJSON is a Clock, with the keys of trace.jsonl.
 type clockJSON struct {

@@ -36,5 +36,9 @@ const (
 var passes = map[scheduler.Type]string{scheduler.F: "forward", scheduler.B: "backward", scheduler.I: "input_gradient",
 	scheduler.W: "weight_gradient"}
 
+// exchanges are the names of the spans of exchanges of tokens, which are children of those of their actions.
+var exchanges = map[scheduler.Type]string{scheduler.FD: "dispatch", scheduler.FC: "combine", scheduler.BD: "dispatch",
+	scheduler.BC: "combine"}
+
 // limitMetrics bounds the metrics of a step that a model's own layers report.
 const limitMetrics = 64

@@ -122,7 +122,8 @@ func TestStep(t *testing.T) {
 	recorded := step(2)
 	recorded.Trace = [][]event.ActionTime{
 		{{Action: scheduler.Action{Chunk: 0, Type: scheduler.F, Microbatch: 3}, Start: at(100), End: at(150)},
-			{Action: scheduler.Action{Type: scheduler.B}, Start: at(200), End: at(290)}},
+			{Action: scheduler.Action{Type: scheduler.B}, Start: at(200), End: at(290), Parts: []scheduler.PartTime{
+				{Start: at(200), End: at(220), Exchange: scheduler.BD, Sent: at(210), Came: at(230)}, {Start: at(240), End: at(290)}}}},
 		nil,
 		{{Action: scheduler.Action{Chunk: 1, Type: scheduler.I, Microbatch: 1}, Start: at(160), End: at(170)},
 			{Action: scheduler.Action{Chunk: 1, Type: scheduler.W, Microbatch: 1}, Start: at(170), End: at(400)}},
@@ -159,7 +160,10 @@ func TestStep(t *testing.T) {
 		if !s.Parent.IsValid() {
 			continue
 		}
-		if s.Parent.SpanID() != two.SpanContext.SpanID() || s.SpanContext.TraceID() != two.SpanContext.TraceID() {
+		if of := a.named("backward")[0]; s.Name == "dispatch" && s.Parent.SpanID() != of.SpanContext.SpanID() {
+			t.Errorf("%s is no child of its action", s.Name)
+		}
+		if s.Name != "dispatch" && s.Parent.SpanID() != two.SpanContext.SpanID() || s.SpanContext.TraceID() != two.SpanContext.TraceID() {
 			t.Errorf("%s is no child of its step", s.Name)
 		}
 		m := attributesOf(s.Attributes)
@@ -167,8 +171,8 @@ func TestStep(t *testing.T) {
 			m["engine.microbatch"], " ", m["host.name"], " ",
 			s.StartTime.Sub(began).Milliseconds(), " ", s.EndTime.Sub(began).Milliseconds()))
 	}
-	if want := []string{"forward 0F3 0 0 0 3  100 150", "backward 0B0 0 0 0 0  200 290", "input_gradient 1I1 2 1 1 1 w1 160 170",
-		"weight_gradient 1W1 2 1 1 1 w1 170 400"}; !slices.Equal(got, want) {
+	if want := []string{"forward 0F3 0 0 0 3  100 150", "dispatch 0BD0.1 0 0 0 0  210 230", "backward 0B0 0 0 0 0  200 290",
+		"input_gradient 1I1 2 1 1 1 w1 160 170", "weight_gradient 1W1 2 1 1 1 w1 170 400"}; !slices.Equal(got, want) {
 		t.Errorf("the actions are\n%q, want\n%q", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/telemetry/event"
 
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -221,9 +223,20 @@ func (r *Recorder) action(parent context.Context, a event.ActionTime, where []at
 	if !ok {
 		name = strings.ToLower(a.Action.Type.String())
 	}
-	_, span := r.tracer.Start(parent, name, trace.WithTimestamp(a.Start), trace.WithAttributes(where...),
-		trace.WithAttributes(keyChunk.Int64(int64(a.Action.Chunk)), keyMicrobatch.Int64(int64(a.Action.Microbatch)),
-			keyAction.String(a.Action.String())))
+	what := func(of scheduler.Action) trace.SpanStartOption {
+		return trace.WithAttributes(slices.Concat(where, []attribute.KeyValue{keyChunk.Int64(int64(of.Chunk)),
+			keyMicrobatch.Int64(int64(of.Microbatch)), keyAction.String(of.String())})...)
+	}
+	within, span := r.tracer.Start(parent, name, trace.WithTimestamp(a.Start), what(a.Action))
+	for i, p := range a.Parts {
+		if p.Exchange == 0 {
+			continue
+		}
+		of := a.Action
+		of.Type, of.Part = p.Exchange, uint16(i+1)
+		_, exchange := r.tracer.Start(within, exchanges[p.Exchange], trace.WithTimestamp(p.Sent), what(of))
+		end(exchange, p.Came)
+	}
 	end(span, a.End)
 }
 

@@ -18,7 +18,7 @@ const (
 	// LimitErrorBytes bounds each text of an error, and limitErrorTexts the number of texts.
 	LimitErrorBytes = 8 << 10
 	limitErrorTexts = 64
-	// LimitTraceActions bounds the actions of a trace, and LimitTraceRanks its ranks.
+	// LimitTraceActions bounds the actions of a trace and their parts, and LimitTraceRanks its ranks.
 	LimitTraceActions = 1 << 19
 	LimitTraceRanks   = 1 << 16
 )

@@ -15,7 +15,7 @@ import (
 func PackTrace(e troupe.StepEvent) *wire.Trace {
 	n := 0
 	for _, times := range e.Trace {
-		n += len(times)
+		n += event.Size(times)
 	}
 	if n == 0 || n > LimitTraceActions || len(e.Trace) > LimitTraceRanks {
 		return nil
@@ -41,7 +41,7 @@ func UnpackRanks(w []*wire.ActionTimes) ([][]event.ActionTime, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
-		all[r], left = times, left-len(times)
+		all[r], left = times, left-event.Size(times)
 	}
 	return all, nil
 }

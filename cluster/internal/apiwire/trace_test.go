@@ -22,6 +22,8 @@ func TestTraceOverTheWire(t *testing.T) {
 	e := troupe.StepEvent{Record: telemetry.Record{Step: 7}, Trace: [][]event.ActionTime{
 		{act(0, scheduler.F, 0, true, 0, 5), act(3, scheduler.B, 1, false, 0, 5), act(0, scheduler.W, 200, false, -7, time.Second)}, nil},
 		Clocks: []event.Clock{{}, {Process: "worker-1", Ahead: -time.Second, Within: time.Millisecond}}}
+	e.Trace[0][1].Parts = []scheduler.PartTime{{Start: at, End: at.Add(2), Exchange: scheduler.BD, Sent: at.Add(1), Came: at.Add(4)},
+		{Start: at.Add(4), End: at.Add(5)}}
 	w := PackStep(e)
 	if w.Trace != nil {
 		t.Error("everybody gets the trace")
@@ -39,8 +41,25 @@ func TestTraceOverTheWire(t *testing.T) {
 		if b := back.Trace[0][i]; a.Action != b.Action || !a.Start.Equal(b.Start) || !a.End.Equal(b.End) {
 			t.Errorf("%+v came as %+v", a, b)
 		}
+		for k, p := range a.Parts {
+			if len(back.Trace[0][i].Parts) != len(a.Parts) {
+				t.Fatalf("%+v came as %+v", a, back.Trace[0][i])
+			}
+			if q := back.Trace[0][i].Parts[k]; p.Exchange != q.Exchange || !p.Start.Equal(q.Start) || !p.End.Equal(q.End) ||
+				!p.Sent.Equal(q.Sent) || !p.Came.Equal(q.Came) {
+				t.Errorf("%+v came as %+v", p, q)
+			}
+		}
+		if len(a.Parts) == 0 && back.Trace[0][i].Parts != nil {
+			t.Errorf("%+v came as %+v", a, back.Trace[0][i])
+		}
 	}
-	e.Trace[1] = make([]event.ActionTime, LimitTraceActions)
+	most := LimitTraceActions - 3 - 2 // beside the others and the parts
+	e.Trace[1] = make([]event.ActionTime, most)
+	if PackTrace(e) == nil {
+		t.Error("a trace of the largest size is not sent")
+	}
+	e.Trace[1] = make([]event.ActionTime, most+1)
 	if PackTrace(e) != nil {
 		t.Error("a trace of any size is sent")
 	}
@@ -72,6 +91,38 @@ func TestBadActions(t *testing.T) {
 		}
 	}
 	if _, err := actors.UnpackActions(ok(), 1); err == nil {
+		t.Error("more than there can be: accepted")
+	}
+}
+
+// TestBadParts: times of parts that belong to no action, or are not those of parts, are refused, and so are too many.
+func TestBadParts(t *testing.T) {
+	ok := func() *wire.ActionTimes {
+		return &wire.ActionTimes{Chunks: []int32{0, 1}, Types: []byte{1, 4}, Microbatches: []int32{0, 0}, StartsNs: []int64{5, 6},
+			TookNs: []int64{1, 2}, Parts: []int32{2, 0}, Exchanges: []byte{byte(scheduler.FD), 0}, PartNs: []int64{0, 1, 1, 1, 1, 1}}
+	}
+	if times, err := actors.UnpackActions(ok(), 4); err != nil || len(times) != 2 || len(times[0].Parts) != 2 || times[1].Parts != nil {
+		t.Fatal(times, err)
+	}
+	for name, change := range map[string]func(*wire.ActionTimes){
+		"of one action":          func(w *wire.ActionTimes) { w.Parts = w.Parts[:1] },
+		"less than none":         func(w *wire.ActionTimes) { w.Parts[0] = -1 },
+		"more than there are":    func(w *wire.ActionTimes) { w.Parts[0] = 3 },
+		"of no action":           func(w *wire.ActionTimes) { w.Parts = nil },
+		"left over":              func(w *wire.ActionTimes) { w.Parts[0] = 0 },
+		"no exchange":            func(w *wire.ActionTimes) { w.Exchanges[0] = 0 },
+		"an action between":      func(w *wire.ActionTimes) { w.Exchanges[0] = byte(scheduler.F) },
+		"an exchange at the end": func(w *wire.ActionTimes) { w.Exchanges[1] = byte(scheduler.FC) },
+		"too few times":          func(w *wire.ActionTimes) { w.PartNs = w.PartNs[:5] },
+		"too many times":         func(w *wire.ActionTimes) { w.PartNs = append(w.PartNs, 1) },
+	} {
+		w := ok()
+		change(w)
+		if _, err := actors.UnpackActions(w, 4); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	if _, err := actors.UnpackActions(ok(), 3); err == nil {
 		t.Error("more than there can be: accepted")
 	}
 }

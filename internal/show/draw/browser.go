@@ -39,7 +39,9 @@ type stepHeader struct {
 	Hosts        []string          `json:"hosts,omitempty"`
 	Clocks       []scheduler.Clock `json:"clocks,omitempty"`
 	Skips        [][2]int          `json:"skips,omitempty"`
-	StepMS       float64           `json:"step_ms"` // with its update
+	StepMS       float64           `json:"step_ms"`               // with its update
+	ExchangeMS   float64           `json:"exchange_ms,omitempty"` // of tokens, on all links together
+	HiddenMS     float64           `json:"hidden_ms,omitempty"`   // how long of that the ranks computed
 	Causes       []string          `json:"causes"`
 	Sums         [][]float64       `json:"sums_ms"` // by rank and cause
 	Waits        [][3]float64      `json:"waits"`   // rank, rank that it waited for, ms: the longest sums first
@@ -72,6 +74,8 @@ func forBrowser(s *scheduler.Step, unit string, measured bool) (*Drawing, error)
 	h := stepHeader{Step: s.Number, Unit: unit, Schedule: s.Table.Schedule, Chunks: s.Table.NumChunks, Microbatches: s.Table.Microbatches,
 		Makespan: actual.Makespan, BubblePct: 100 * actual.BubbleFraction, Busy: actual.Busy, Clocks: s.Clocks,
 		StepMS: max(actual.Makespan, s.StepMS)}
+	chart := FromTimeline(s.Table, actual)
+	h.ExchangeMS, h.HiddenMS = chart.exchanged()
 	for _, c := range s.Clocks {
 		h.Hosts = append(h.Hosts, c.Host)
 	}

@@ -44,7 +44,7 @@ type Lane struct {
 	// equal times.
 	Start, End []float64
 	// Exchanges are, in a table that is cut at its exchanges of tokens, those of the rank, sorted by start. They take
-	// the rank's link and not the rank.
+	// the rank's link and not the rank. Those of clocks that are not exact may overlap.
 	Exchanges []Exchange
 	// Host is the host of the rank; "": all ranks ran in one process, or the chart is a plan.
 	Host string

@@ -69,6 +69,32 @@ func (l *Lane) checkExchanges() error {
 	return nil
 }
 
+// exchanged returns how long tokens traveled, on all links together, and how long of that the ranks computed meanwhile. What
+// travels at the same time on one link counts once.
+func (c *Chart) exchanged() (took, hidden float64) {
+	for r := range c.Lanes {
+		l, next, reach := &c.Lanes[r], 0, 0.0
+		for _, x := range l.Exchanges {
+			from := max(x.Start, reach)
+			if x.End <= from {
+				continue
+			}
+			reach = x.End
+			took += x.End - from
+			for next < len(l.End) && l.End[next] <= from {
+				next++
+			}
+			for i := next; i < len(l.Start) && l.Start[i] < x.End; i++ {
+				if end := min(l.End[i], x.End); end > max(l.Start[i], from) {
+					hidden += end - max(l.Start[i], from)
+					from = end
+				}
+			}
+		}
+	}
+	return took, hidden
+}
+
 // link returns the exchanges of a lane as a lane of their own, for drawings in which they have a row like a rank's.
 func (l *Lane) link() *Lane {
 	own := &Lane{Name: "link of " + l.Name}

@@ -60,6 +60,47 @@ func TestGoldenOfExchanges(t *testing.T) {
 	}
 }
 
+// measuredParts is a measured step of one rank whose pair took turns: of its exchanges, one is partly hidden, one not at all, and two
+// overlap.
+func measuredParts(t *testing.T) *scheduler.Step {
+	t.Helper()
+	const row = "(0F0.1;0FD0.1;0F0.2;0FC0.2;0F0.3)OVERLAP_F_B," +
+		"(0F1.1;0FD1.1;0B0.1;0BD0.1;0F1.2;0FC1.2;0B0.2;0BC0.2;0F1.3;0B0.3)OVERLAP_F_B,0B1"
+	table, err := scheduler.ReadCSV("measured", row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table.Schedule = "own"
+	return &scheduler.Step{Number: 7, Table: table, MS: [][][2]float64{{{0, 2}, {2, 4}, {4, 6}, {6, 7}, {7, 8}, // nothing is hidden
+		{8, 11}, {9, 13}, {11, 14}, {12, 18}, {14, 16}, {15, 18.5}, {18, 20}, {19, 20.5}, {20, 21}, {21, 23}, {23.5, 28}}}}
+}
+
+// TestGoldenOfMeasuredExchanges: a measured step in parts is drawn as a forecast is, and its figures say how much of the exchange was
+// hidden.
+func TestGoldenOfMeasuredExchanges(t *testing.T) {
+	planned, measured, err := FromStep(measuredParts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "exchanges_measured.txt", drawn(t, ascii(160), planned, measured))
+	// On the link from 2 to 4, 6 to 7, 9 to 18.5, and 19 to 20.5; meanwhile the rank computed from 9 to 16 and from 18 on.
+	if f := measured.Figures(); f.Exchange != 14 || f.Hidden != 9 {
+		t.Errorf("tokens traveled for %v ms, %v of them hidden, want 14 and 9", f.Exchange, f.Hidden)
+	}
+	d, err := ForBrowser(measuredParts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, _, _ := unpack(t, d.Bytes); head.ExchangeMS != 14 || head.HiddenMS != 9 {
+		t.Errorf("in the browser tokens traveled for %v ms, %v of them hidden, want 14 and 9", head.ExchangeMS, head.HiddenMS)
+	}
+	for name, write := range formats {
+		if drawn(t, write, planned, measured) == "" {
+			t.Errorf("%s: nothing", name)
+		}
+	}
+}
+
 // TestExchangesAreDrawnApart: a chart of a cut table has the parts on the ranks and the exchanges on their links, each once, in all
 // formats, and the figures of the simulation.
 func TestExchangesAreDrawnApart(t *testing.T) {
@@ -94,6 +135,15 @@ func TestExchangesAreDrawnApart(t *testing.T) {
 			all += exchanges
 		}
 		f := c.Figures()
+		traveled := 0.0 // those of a simulation do not overlap on a link
+		for _, l := range c.Lanes {
+			for _, x := range l.Exchanges {
+				traveled += x.End - x.Start
+			}
+		}
+		if math.Abs(f.Exchange-traveled) > 1e-9 || f.Hidden < 0 || f.Hidden > f.Exchange+1e-9 {
+			t.Errorf("tokens travel for %v, %v of that hidden, want %v", f.Exchange, f.Hidden, traveled)
+		}
 		for r, busy := range p.timeline.Busy {
 			if math.Abs(f.Busy[r]-busy) > 1e-9*busy || math.Abs(f.Idle[r]-p.timeline.Idle[r]) > 1e-9*busy {
 				t.Errorf("rank %d is busy for %v and idle for %v, want %v and %v", r, f.Busy[r], f.Idle[r], busy, p.timeline.Idle[r])

@@ -10,6 +10,9 @@ type Figures struct {
 	BubbleFraction float64
 	Busy           []float64 // by rank: time in which at least one action ran
 	Idle           []float64 // by rank: idle time between its first and last action
+	// Exchange is how long tokens traveled to their experts and back, on the links of all ranks together, and Hidden how long of that
+	// the ranks computed meanwhile. 0: the chart has no exchanges.
+	Exchange, Hidden float64
 	// PeakInFlight is, by rank, the largest number of outputs that it holds for their backward passes.
 	PeakInFlight []int
 }
@@ -18,6 +21,7 @@ type Figures struct {
 func (c *Chart) Figures() Figures {
 	ranks := len(c.Lanes)
 	f := Figures{Makespan: c.makespan(), Busy: make([]float64, ranks), Idle: make([]float64, ranks), PeakInFlight: make([]int, ranks)}
+	f.Exchange, f.Hidden = c.exchanged()
 	forwardOnly := c.forwardOnly()
 	busy := 0.0
 	for r := range c.Lanes {

@@ -82,6 +82,10 @@ func percent(fraction float64) string { return fmt.Sprintf("%.1f %%", 100*fracti
 // headline returns the lines below the title of a drawing.
 func (c *Chart) headline(f Figures) []string {
 	lines := []string{fmt.Sprintf("makespan %s %s", number(f.Makespan), c.Unit), "bubble " + percent(f.BubbleFraction)}
+	if f.Exchange > 0 {
+		lines = append(lines, fmt.Sprintf("exchange of tokens %s %s a rank, %s hidden", number(f.Exchange/float64(len(c.Lanes))), c.Unit,
+			percent(f.Hidden/f.Exchange)))
+	}
 	for _, fact := range c.Facts {
 		lines = append(lines, strings.TrimSpace(fact.Label+" "+fact.Value))
 	}

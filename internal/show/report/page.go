@@ -561,6 +561,10 @@ func (p *page) drawPipeline() {
 	f := measured.Figures()
 	p.PipelineSay = fmt.Sprintf("Step %s, the last traced step: %.4g ms with a bubble of %.1f %%.",
 		words.Count(int64(p.step.Number)), f.Makespan, 100*f.BubbleFraction)
+	if f.Exchange > 0 {
+		p.PipelineSay += fmt.Sprintf(" Tokens traveled to their experts and back for %.4g ms a rank, %.1f %% of it while the rank "+
+			"computed.", f.Exchange/float64(len(measured.Lanes)), 100*f.Hidden/f.Exchange)
+	}
 	ms := func(v float64) string { return fmt.Sprintf("%.4g", v) }
 	for r, lane := range measured.Lanes {
 		p.Ranks = append(p.Ranks, rankRow{clean(lane.Name), ms(f.Busy[r]), ms(f.Idle[r]), f.PeakInFlight[r]})
