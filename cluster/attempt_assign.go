@@ -69,9 +69,10 @@ func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 	probe := a.probe(as)
 	defer a.unprobe(probe)
 	r.Shares = make([]bool, len(r.Hosts))
+	id := a.id // a copy: a message that is sent again after dropShadows still names the attempt that it was for
 	for _, s := range a.busy() {
 		m := order(s.ranks, a.shadows)
-		m.Attempt, m.Generation, m.Hosts = a.id[:], a.generation, peers
+		m.Attempt, m.Generation, m.Hosts = id[:], a.generation, peers
 		m.FromCheckpoint, m.WithState, m.Step = as.Stored, as.WithState, as.Step
 		if a.onEdge(s) {
 			probe.assign(m)

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/troupe-ml/troupe/config"
@@ -10,7 +11,8 @@ import (
 )
 
 // TestRefusedShadows: when a worker starts, its host has less free memory than when it joined, so that its ranks fit, but no shadow beside
-// them. With cluster.shadow = "auto" the run says so and uses none; with "on" it cannot begin.
+// them. With cluster.shadow = "auto" the run says so and uses none, also if a worker gets its first assignment only after another one has
+// refused; with "on" it cannot begin.
 func TestRefusedShadows(t *testing.T) {
 	sets := []string{"run.steps=2", "run.checkpoint_every=0", "run.eval_every=0", "batch.sequences=192", "pipeline.stages=2",
 		"cluster.max_restarts=0"}
@@ -31,11 +33,26 @@ func TestRefusedShadows(t *testing.T) {
 	g.join(t, workers(2)...)
 	for _, mode := range []string{plan.ShadowAuto, plan.ShadowOn} {
 		out, place := filepath.Join(t.TempDir(), "out"), g.line.place()
-		e, err := g.tell(command{Do: "run", Config: smallRun, Sets: keys(t, out, sets, []string{"cluster.shadow=" + mode}), Workers: 2,
-			Seconds: patience.Seconds()}, patience)
+		signal := func(s syscall.Signal) {
+			if err := g.workers["worker-1"].cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if mode == plan.ShadowAuto {
+			signal(syscall.SIGSTOP)
+		}
+		id, err := g.send(command{Do: "run", Config: smallRun, Sets: keys(t, out, sets, []string{"cluster.shadow=" + mode}), Workers: 2,
+			Seconds: patience.Seconds()})
 		if err != nil {
 			t.Fatal(err)
 		}
+		if mode == plan.ShadowAuto {
+			_, err := g.find(place, patience, func(e event) bool { return e.Kind == "log" && e.Text == "the ranks have no shadows" })
+			if signal(syscall.SIGCONT); err != nil {
+				t.Fatalf("worker-0 does not refuse: %v\n%s", err, g.describe())
+			}
+		}
+		e := g.await(t, "the run to begin", place, patience, func(e event) bool { return e.Kind == "reply" && e.ID == id })
 		if mode == plan.ShadowOn {
 			if !strings.Contains(e.Error, "not enough memory") || !strings.Contains(e.Error, "shadows of other ranks") {
 				t.Errorf("with %s: %v", mode, e)

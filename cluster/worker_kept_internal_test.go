@@ -31,6 +31,10 @@ func TestRenewedPart(t *testing.T) {
 		if err != nil || len(old) != 3 {
 			t.Fatalf("accept: %d parts, %v; want 3", len(old), err)
 		}
+		m.Generation++
+		if _, _, err := w.accept(m); err == nil || len(w.parts) != 4 {
+			t.Errorf("an attempt is assigned twice: %v; %d parts", err, len(w.parts))
+		}
 		if renewed.ended || !other.ended {
 			t.Errorf("the renewed part was told to end: %t, the other one: %t; want false and true", renewed.ended, other.ended)
 		}

@@ -52,6 +52,9 @@ func (w *membership) accept(m *wire.Assign) (p *part, old []*part, err error) {
 		return nil, nil, fmt.Errorf("attempt %d is out of date: this worker has seen attempt %d", m.GetGeneration(), w.highest)
 	}
 	w.highest = m.GetGeneration()
+	if w.parts[p.id] != nil {
+		return nil, nil, fmt.Errorf("attempt %v was assigned to this worker already", p.id)
+	}
 	clear(w.gaveUp)
 	for _, o := range w.parts { // the coordinator has released them, or does not know them
 		if !o.renewedBy(m) {

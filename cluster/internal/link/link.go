@@ -97,7 +97,8 @@ func (n *Node) Forget(id ID) {
 	delete(n.peers, id)
 }
 
-// Post sends a message. The caller sets the envelope's body and target; the node sets the rest.
+// Post sends a message. The caller sets the envelope's body and target; the node sets the rest. It may send them again later, so the caller
+// must not change what they refer to.
 func (n *Node) Post(to ID, e *wire.Envelope) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
