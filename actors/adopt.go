@@ -203,7 +203,7 @@ func (l *local) buildStage(rank int, stream tensorops.Stream) (Compute, error) {
 func (l *local) keep(all bool) {
 	for rank, stage := range l.computes {
 		end := l.ends[rank]
-		if _, ok := stage.(Resetter); !ok || end == nil || !all && !end.keep {
+		if _, ok := stage.(Resetter); !ok || end == nil || !all && !end.keep || l.rescued[rank] != nil {
 			continue
 		}
 		k := &Kept{Rank: rank, stage: stage, stream: l.streams[rank], end: *end}
@@ -213,7 +213,7 @@ func (l *local) keep(all bool) {
 			l.log.Error("drop the microbatches of a stage", "rank", rank, "err", err)
 			continue
 		}
-		k.shadows = l.keepShadows(rank)
+		k.shadows = append(l.keepShadows(rank), l.keepRescued(rank)...)
 		l.kept = append(l.kept, k)
 	}
 }

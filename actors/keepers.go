@@ -35,7 +35,7 @@ func (k *keepers) write() (dir string, err error) {
 	for {
 		k.cell.store(event.Snapshot{Step: k.begin.Step, Doing: event.Writing})
 		saved, holder := k.saved()
-		if saved, err = k.spec.withFrozen(saved); err != nil {
+		if saved, err = k.spec.withFrozen(k.begin.Step, saved); err != nil {
 			return "", err
 		}
 		if saved, err = join(saved); err != nil {

@@ -156,6 +156,9 @@ func (l *local) close() {
 	for _, k := range l.kept {
 		stays[k.Rank] = true
 	}
+	for rank, s := range l.rescued { // its stream is that of its shadow
+		stays[rank] = stays[rank] || s != nil && s.stays
+	}
 	for rank, s := range l.streams {
 		if s != nil && !stays[rank] {
 			s.Close()

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -10,7 +9,8 @@ import (
 )
 
 // If no process has room for the ranks of one that is lost, an attempt writes a checkpoint of the last decided step (Spec.Rescue). A lost
-// rank has no stage there: it saves its state from its shadow, or from a rank with the same one.
+// rank has no stage there: it saves its state from its shadow, or from a rank with the same one. All shadows outlive the attempt with the
+// stages. If it loses another process, the next one writes the checkpoint with what is left.
 
 // rescue takes the kept shadow of a rank in place of its stage; nil: the rank is not rescued, or the shadow is not here.
 func (l *local) rescue(rank int) *shadow {
@@ -19,11 +19,29 @@ func (l *local) rescue(rank int) *shadow {
 	}
 	for _, k := range l.spec.Adopt {
 		if s := k.shadowOf(rank); s != nil {
-			l.rescued[rank] = s
+			l.rescued[rank], s.holder = s, k.Rank
 			return s
 		}
 	}
 	return nil
+}
+
+// keepRescued takes out of a rescue the shadows that a rank's actor has held before it: those from which lost ranks have saved, and the
+// others.
+func (l *local) keepRescued(holder int) (all []*shadow) {
+	if l.spec.Rescue == nil {
+		return nil
+	}
+	for rank, s := range l.rescued {
+		if s != nil && s.holder == holder && l.ends[rank] != nil { // otherwise it may not be at the target
+			all = append(all, s)
+		}
+	}
+	all = slices.DeleteFunc(slices.Concat(all, l.retired[holder]), func(s *shadow) bool { return !s.ready || s.broken != nil })
+	for _, s := range all {
+		s.stays = true
+	}
+	return all
 }
 
 // equal is a rank that saves from the kept stage of another one, which has the same weights and optimizer state. It can do nothing else.
@@ -67,13 +85,18 @@ func (l *local) equalTo(rank int) Compute {
 // FrozenWeights are the weights of a model that are not trained.
 type FrozenWeights struct {
 	StoredWeights
-	Types map[int]tensorops.DType // in which the stages save them, by Param.Index; others are not saved
+	Types  map[int]tensorops.DType // in which the stages save them, by Param.Index; others are not saved
+	Stages map[int]int             // that have them, by Param.Index
 }
 
-var errFrozen = errors.New("a frozen weight of a rank that was lost cannot be read again")
+// unread says that a weight of a lost rank cannot be read again for the checkpoint of a step.
+func (f *FrozenWeights) unread(p *stages.Param, step int64, err error) error {
+	return fmt.Errorf("no checkpoint of step %d: the frozen weight %s of a lost rank of stage %d cannot be read again: %w; "+
+		"check the files that the run began with", step, p.Name, f.Stages[p.Index], err)
+}
 
 // withFrozen adds to what the ranks have saved the frozen weights that they have not saved whole: shadows have only trained ones.
-func (s *Spec) withFrozen(saved []stages.Saved) ([]stages.Saved, error) {
+func (s *Spec) withFrozen(step int64, saved []stages.Saved) ([]stages.Saved, error) {
 	if s.Frozen == nil {
 		return saved, nil
 	}
@@ -89,7 +112,7 @@ func (s *Spec) withFrozen(saved []stages.Saved) ([]stages.Saved, error) {
 		saved = slices.DeleteFunc(saved, func(v stages.Saved) bool { return v.Name == p.Name })
 		data := make([]float32, p.Len())
 		if err := s.Frozen.Source(p, "", data); err != nil {
-			return nil, fmt.Errorf("%w: %s: %w", errFrozen, p.Name, err)
+			return nil, s.Frozen.unread(p, step, err)
 		}
 		v := stages.Saved{Name: p.Name, Index: p.Index, Shape: p.Shape, DType: dtype}
 		switch dtype {
@@ -102,7 +125,7 @@ func (s *Spec) withFrozen(saved []stages.Saved) ([]stages.Saved, error) {
 			}
 			v.Narrow = tensorops.HostBytes(narrow)
 		default:
-			return nil, fmt.Errorf("%w: %s is stored in %v", errFrozen, p.Name, dtype)
+			return nil, s.Frozen.unread(p, step, fmt.Errorf("it is saved in %v", dtype))
 		}
 		saved = append(saved, v)
 	}

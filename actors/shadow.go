@@ -31,7 +31,8 @@ type shadow struct {
 	parts      []stages.StatePart
 	asked, put int
 
-	stays bool // it outlives the attempt
+	stays  bool // it outlives the attempt
+	holder int  // in a rescue, of a lost rank's: the rank whose actor has held it before
 }
 
 // shadowStep holds the gradients of a step, by their place in the shadow.

@@ -57,7 +57,7 @@ See also: engine status (lists the workers), engine cluster release.`,
 	return cmd
 }
 
-// awaitDrained waits until a worker has no ranks.
+// awaitDrained waits until a worker has no ranks, and keeps no state of ranks for the others.
 func (a *app) awaitDrained(ctx context.Context, c *cluster.Client, name string) error {
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
@@ -71,10 +71,10 @@ func (a *app) awaitDrained(ctx context.Context, c *cluster.Client, name string) 
 		case i < 0:
 			a.printf("%s has left\n", name)
 			return nil
-		case len(all[i].Ranks) == 0:
+		case len(all[i].Ranks) == 0 && all[i].RunID == "":
 			a.printf("%s has no ranks\n", name)
 			return nil
-		case !said:
+		case !said && len(all[i].Ranks) > 0:
 			say(a.err, "%s has ranks %s; waiting until others have them", name, words.Numbers(all[i].Ranks))
 		}
 		select {

@@ -37,6 +37,7 @@ type attempt struct {
 	// tellWaiting reports what the run waits for.
 	tellWaiting func(text string)
 	ended       time.Time // when the release of its workers began; zero: not yet; c.mu
+	renewed     bool      // another attempt continues it; c.mu
 	cuts        *cuts
 	apart       string // a warning about tensor groups on several hosts, or about workers without ranks; "": none
 
@@ -48,11 +49,12 @@ type attempt struct {
 
 	preparing map[uuid.UUID]*preparing // by reserved worker; c.mu
 
-	mu         sync.Mutex
-	asked      map[uuid.UUID]bool // workers for whose leave it was asked to write a checkpoint
-	moves      int                // how often the ranks of leaving workers were about to move; the last counts
-	regroups   bool               // it ends with a checkpoint, because workers leave that cannot be replaced at once
-	abandons   *time.Timer        // of the step in progress, in favor of workers that exit soon; nil: none does
+	mu    sync.Mutex
+	asked map[uuid.UUID]bool // workers for whose leave it was asked to write a checkpoint
+	moves int                // how often the ranks of leaving workers were about to move; the last counts
+	// regroups: it ends with a checkpoint, because workers leave that cannot be replaced at once, or because it only saves state.
+	regroups   bool
+	abandons   *time.Timer // of the step in progress, in favor of workers that exit soon; nil: none does
 	abandonsAt time.Time
 	rebalances bool           // it ends at its next checkpoint, to use free workers
 	looked     time.Time      // when it last looked for free workers
@@ -67,7 +69,7 @@ type attempt struct {
 // share is a worker's part of an attempt.
 type share struct {
 	beat.Member
-	ranks   []int
+	ranks   []int                 // set with the attempt's mu held, since beats read them
 	devices []*wire.OfferedDevice // of each rank, if some compute on a GPU
 	kept    uuid.UUID             // the attempt of which it has kept its stages, in a renewal; zero: the one before
 
@@ -93,6 +95,7 @@ func hostOf(address string) string {
 	return host
 }
 
+// ranksOf returns a worker's ranks. mu is held, or no other goroutine divides the ranks.
 func (a *attempt) ranksOf(worker uuid.UUID) []int {
 	for _, s := range a.shares {
 		if s.ID == worker {
@@ -100,6 +103,13 @@ func (a *attempt) ranksOf(worker uuid.UUID) []int {
 		}
 	}
 	return nil
+}
+
+// busyAt reports whether a worker has ranks.
+func (a *attempt) busyAt(worker uuid.UUID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.ranksOf(worker)) > 0
 }
 
 // Path returns the kernels' name. All workers have the same kernels, or the config names them.

@@ -46,7 +46,7 @@ func (a *attempt) Assign(ctx context.Context, as plan.Assignment) (plan.Ranks, e
 
 // assign tells every worker its ranks, and waits until they are ready.
 func (a *attempt) assign(ctx context.Context, as plan.Assignment) (plan.Ranks, error) {
-	r := plan.Ranks{Shadows: a.shadows, Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
+	r := plan.Ranks{Shadows: a.shadows, Held: a.held(), Attempt: a.id, System: a.c.system, Hosts: make([]string, as.Plan.Grid().World()),
 		Attach: func(c *actors.Codec) { a.c.mesh.Attach(c, a.processes()) }, Detach: func() { a.c.mesh.Detach(a.id) }, Clock: a.clock,
 		CutLinks: a.cuts.links, Left: a.leftRanks, Loaded: a.loaded, Memory: func() []int64 { return a.rankMemory(as.Plan.Grid().World()) }}
 	peers := make([]*wire.Peer, len(r.Hosts))
@@ -268,14 +268,16 @@ func (c *Coordinator) release(s *share, m *wire.Release) {
 	_ = c.mesh.Control(s.ID, &wire.Control{Kind: &wire.Control_Release{Release: m}})
 }
 
-// free makes a worker available to another attempt.
-func (c *Coordinator) free(worker uuid.UUID, a *attempt) {
+// free makes a worker available to another attempt, and reports whether it gets no more ranks, because it leaves or is no member.
+func (c *Coordinator) free(worker uuid.UUID, a *attempt) (leaves bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if w := c.workers[worker]; w != nil && w.attempt == a {
+	w := c.workers[worker]
+	if w != nil && w.attempt == a {
 		w.attempt = nil
 		c.tell()
 	}
+	return w == nil || w.leaving
 }
 
 // unused frees workers that were chosen but got no assignment.

@@ -141,13 +141,16 @@ func (a *attempt) divideGPUs(as plan.Assignment) error {
 	if err != nil {
 		return err
 	}
-	a.apart = apart
+	ranks := make([][]int, len(a.shares))
 	for i, s := range all {
-		s.share.ranks = append(s.share.ranks, parts[i]...)
+		of := slices.Index(a.shares, s.share)
+		ranks[of] = append(ranks[of], parts[i]...)
 		for range parts[i] {
 			s.share.devices = append(s.share.devices, s.device)
 		}
 	}
+	a.give(ranks)
+	a.apart = apart
 	return nil
 }
 

@@ -37,12 +37,23 @@ func (a *attempt) divide(as plan.Assignment) error {
 	return nil
 }
 
+// give sets the workers' ranks, in the order of the shares.
+func (a *attempt) give(parts [][]int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, s := range a.shares {
+		s.ranks = parts[i]
+	}
+}
+
 // freeIdle frees the workers that got no ranks, so that other runs may use them.
 func (a *attempt) freeIdle() {
 	var idle []string
 	for _, s := range a.shares {
-		if len(s.ranks) == 0 {
-			a.c.free(s.ID, a)
+		if len(s.ranks) > 0 {
+			continue
+		}
+		if leaves := a.c.free(s.ID, a); !leaves {
 			idle = append(idle, s.Name)
 		}
 	}
@@ -53,8 +64,9 @@ func (a *attempt) freeIdle() {
 }
 
 // divideAgain divides the ranks among the workers as without shadows. A worker that got no ranks before may get some if it is still free.
+// One that leaves gets some only if the others have no room: it would leave when the attempt has begun.
 func (a *attempt) divideAgain(as plan.Assignment) error {
-	b := &attempt{c: a.c, cfg: a.cfg}
+	stay, all := &attempt{c: a.c, cfg: a.cfg}, &attempt{c: a.c, cfg: a.cfg}
 	a.c.mu.Lock()
 	free := a.c.freeFor(a)
 	for _, s := range a.shares {
@@ -62,22 +74,30 @@ func (a *attempt) divideAgain(as plan.Assignment) error {
 		if slices.Contains(free, w) {
 			w.attempt = a
 		}
-		if w != nil && w.attempt == a {
-			b.shares = append(b.shares, &share{Member: s.Member})
+		if w == nil || w.attempt != a {
+			continue
+		}
+		all.shares = append(all.shares, &share{Member: s.Member})
+		if !w.leaving {
+			stay.shares = append(stay.shares, &share{Member: s.Member})
 		}
 	}
 	a.c.mu.Unlock()
-	if err := b.divideHosts(as, nil); err != nil {
+	b := stay
+	err := b.divideHosts(as, nil)
+	if err != nil && len(all.shares) > len(stay.shares) {
+		b = all
+		err = b.divideHosts(as, nil)
+	}
+	if err != nil {
 		return err
 	}
-	a.c.mu.Lock()
-	a.mu.Lock()
+	var parts [][]int
 	for _, s := range a.shares {
-		s.ranks = b.ranksOf(s.ID)
+		parts = append(parts, b.ranksOf(s.ID))
 	}
+	a.give(parts)
 	a.apart = b.apart
-	a.mu.Unlock()
-	a.c.mu.Unlock()
 	a.freeIdle()
 	return nil
 }
@@ -90,9 +110,6 @@ func (a *attempt) divideWithShadows(as plan.Assignment, shadows []int64) error {
 	}
 	if err := a.placeShadows(as); err != nil || a.shadows.Any() {
 		return err
-	}
-	for _, s := range a.shares {
-		s.ranks = nil
 	}
 	return a.divideHosts(as, nil)
 }
@@ -112,13 +129,13 @@ func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 	if place := as.Config.Cluster.Place; len(place) > 0 {
 		parts := make([][]int, len(a.shares))
 		for rank, name := range place {
-			for i, s := range a.shares {
-				if s.Name == name {
-					s.ranks = append(s.ranks, rank)
-					parts[i] = s.ranks
-				}
+			i := slices.IndexFunc(a.shares, func(s *share) bool { return s.Name == name })
+			if i < 0 {
+				return fmt.Errorf("%w: cluster.place names worker %q for rank %d, and it is not there any more", plan.ErrNoRoom, name, rank)
 			}
+			parts[i] = append(parts[i], rank)
 		}
+		a.give(parts)
 		a.apart = arrange.Spread(as.Plan.Grid(), parts, hosts, bytes)
 		return nil
 	}
@@ -156,9 +173,7 @@ func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 	if err != nil {
 		return err
 	}
+	a.give(parts)
 	a.apart = apart
-	for i, s := range a.shares {
-		s.ranks = parts[i]
-	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (c *Coordinator) leavingOf(a *attempt) (all []*workerState) {
 func (a *attempt) leave() {
 	workers := a.c.leavingOf(a)
 	a.mu.Lock()
-	begun, known := a.actors != nil && len(workers) > 0, true
+	begun, known, regroups := a.actors != nil && len(workers) > 0, true, a.regroups
 	for _, w := range workers {
 		if begun {
 			known = known && a.asked[w.ID]
@@ -78,7 +78,7 @@ func (a *attempt) leave() {
 	var err error
 	var ready []<-chan struct{}
 	at := a.c.firstMove(workers)
-	if !known {
+	if !known && !regroups {
 		if err = a.reserve(workers); err == nil {
 			ready = a.prepare(at)
 		}

@@ -4,15 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/cluster/internal/beat"
+	"github.com/troupe-ml/troupe/cluster/internal/mesh"
+	"github.com/troupe-ml/troupe/cluster/internal/transport"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
+	"github.com/troupe-ml/troupe/stages"
+	"github.com/troupe-ml/troupe/telemetry/event"
+	"github.com/troupe-ml/troupe/tensorops/cpu"
 )
 
 // TestMoveBy: the ranks of a worker that is told to stop move in its grace time, with time to load their state; those of a drained one when
@@ -57,7 +64,58 @@ func placed(t *testing.T, p *plan.Plan, workers int) (*attempt, *hosts) {
 	if err := a.divide(a.as); err != nil {
 		t.Fatal(err)
 	}
+	h.mesh = mesh.New(mesh.Config{Self: uuid.New(), Logger: h.log}, unanswered{})
+	t.Cleanup(h.mesh.Close)
 	return a, h
+}
+
+// unanswered is a transport to nobody.
+type unanswered struct{ transport.Transport }
+
+func (unanswered) Send(string, *wire.Envelope) {}
+
+// posted is such a transport that notes the control messages to each address.
+type posted struct {
+	unanswered
+	mu sync.Mutex
+	at map[string][]*wire.Control
+	on func(address string, c *wire.Control) // called with each, if it is not nil
+}
+
+func (p *posted) Send(address string, e *wire.Envelope) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := e.GetControl(); c != nil && int(e.GetSeq()) > len(p.at[address]) { // it is not sent again
+		if p.at[address] = append(p.at[address], c); p.on != nil {
+			p.on(address, c)
+		}
+	}
+}
+
+// released are the attempts that the worker at an address was told to release, in order.
+func (p *posted) released(address string) (all []uuid.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.at[address] {
+		if r := c.GetRelease(); r != nil {
+			all = append(all, uuid.UUID(r.GetAttempt()))
+		}
+	}
+	return all
+}
+
+// listen notes the messages to all workers from now on.
+func (h *hosts) listen(t *testing.T) *posted {
+	t.Helper()
+	p := &posted{at: make(map[string][]*wire.Control)}
+	h.mesh = mesh.New(mesh.Config{Self: uuid.New(), Logger: h.log}, p)
+	t.Cleanup(h.mesh.Close)
+	for _, w := range h.workers {
+		if err := h.mesh.SetPeer(&wire.Peer{Name: w.Name, Incarnation: w.ID[:], Address: w.Address}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
 }
 
 // smallPlan is the plan of a small run.
@@ -151,6 +209,170 @@ func TestReservedFor(t *testing.T) {
 	if b, _, err := a.renew(a.replacement); err != nil || b.whose(1) != "w4" || ended != 1 || len(a.preparing) > 0 {
 		t.Fatalf("the next attempt: %v; %d preparations have ended, want 1", err, ended)
 	}
+}
+
+// TestReserveEnds: the reserved worker is free for other runs when the attempt ends in any way. If it fails itself, another one is
+// reserved, if there is one.
+func TestReserveEnds(t *testing.T) {
+	gone := errors.New("it has failed")
+	for _, c := range []struct {
+		name    string
+		workers int
+		ends    func(a *attempt, h *hosts)
+		free    []string // for other runs
+		fails   bool     // no free worker can be reserved then
+	}{
+		{"the run ends", 5, func(a *attempt, _ *hosts) { a.Release() }, []string{"w4"}, false},
+		{"the drain ends", 6, func(a *attempt, h *hosts) {
+			a.lost(h.worker(a.whose(1)).Member, errLeaves)
+			if b, _, err := a.renew(a.replacement); err != nil || b.whose(1) != "w4" {
+				t.Errorf("the next attempt: %v", err)
+			}
+		}, []string{"w5"}, false},
+		{"another worker fails, and the run restarts", 5, func(a *attempt, h *hosts) {
+			a.lost(h.worker(a.whose(2)).Member, gone)
+			a.Release()
+		}, []string{"w4"}, false},
+		{"the worker that leaves fails, and others take its ranks", 5, func(a *attempt, h *hosts) {
+			a.lost(h.worker(a.whose(1)).Member, gone)
+			if b, _, err := a.renew(nil); err != nil || b.whose(1) == "w4" {
+				t.Errorf("the next attempt: %v", err)
+			}
+		}, []string{"w4"}, false},
+		{"the reserved worker fails", 5, func(_ *attempt, h *hosts) { h.leave(h.worker("w4").ID) }, nil, true},
+		{"the reserved worker leaves, too", 5, func(_ *attempt, h *hosts) { h.worker("w4").leaving = true }, nil, true},
+		{"the reserved worker fails, and another is free", 6, func(_ *attempt, h *hosts) { h.leave(h.worker("w4").ID) }, []string{"w5"},
+			false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, h := placed(t, smallPlan(t, 2, "parallel.data=2"), c.workers)
+			leaving := []*workerState{h.worker(a.whose(1))}
+			leaving[0].leaving = true
+			if err := a.reserve(leaving); err != nil || h.worker("w4").reserved != a {
+				t.Fatal(err)
+			}
+			c.ends(a, h)
+			var free []string
+			for _, w := range h.free() {
+				free = append(free, w.Name)
+			}
+			if !slices.Equal(free, c.free) {
+				t.Errorf("workers %v are free for other runs, want %v", free, c.free)
+			}
+			switch err := a.reserve(leaving); {
+			case c.fails != errors.Is(err, plan.ErrNoRoom):
+				t.Errorf("another worker is reserved: %v", err)
+			case a.ended.IsZero() && len(c.free) > 0 && h.worker(c.free[0]).reserved != a:
+				t.Errorf("worker %s is not reserved instead", c.free[0])
+			}
+		})
+	}
+}
+
+// pausedRun starts the actors of a plan in this process, and waits until they pause.
+func pausedRun(t *testing.T, p *plan.Plan) *actors.Run {
+	t.Helper()
+	s, err := p.Stages(0, stages.InitWeights(1), false, p.LocalGroups())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := cpu.New(cpu.Options{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	paused := make(chan struct{})
+	s.Run, s.Device, s.Data, s.MicrobatchSize, s.Context, s.Sequences = uuid.New(), d, zeros{}, p.Config().Batch.Microbatch,
+		p.Config().Model.Context, p.Config().Batch.Sequences
+	s.Rate, s.Steps, s.Keep = stages.Rate{LR: 1e-2, Steps: 30}, 30, func([]int) error { return nil }
+	s.Requests = []actors.Request{{Change: event.Change{Kind: event.ChangePause}}}
+	s.OnEvent = func(e event.Event) {
+		if e, ok := e.(event.PauseEvent); ok && e.Paused {
+			close(paused)
+		}
+	}
+	run, err := actors.Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		run.Kill()
+		run.Wait()
+		for _, k := range run.Kept() {
+			_ = k.Close()
+		}
+	})
+	<-paused
+	return run
+}
+
+// zeros are data of one token.
+type zeros struct{}
+
+func (zeros) Train(int64, int, []int32, []int32) error { return nil }
+func (zeros) EvalWindows() int                         { return 0 }
+func (zeros) EvalLen(int) int                          { return 0 }
+func (zeros) EvalFill(int, []int32, []int32) error     { return nil }
+
+// TestLeaveDuringRescue: an attempt that only writes a checkpoint finishes it, although a worker is told to leave that a free one could
+// replace, and although the time in which its ranks must move is over. Another attempt lets it go.
+func TestLeaveDuringRescue(t *testing.T) {
+	p := smallPlan(t, 2, "parallel.data=2")
+	for _, rescue := range []bool{true, false} {
+		a, h := placed(t, p, 5)
+		need, err := p.RankBytes(plan.Shadows{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range h.workers { // none has room for a second rank
+			w.Offer.MemoryBytes = slices.Max(need)
+		}
+		if rescue {
+			h.worker("w4").leaving = true // no free worker
+			a.lost(h.worker(a.whose(0)).Member, errors.New("it has failed"))
+			b, _, err := a.renew(nil)
+			if err != nil || !b.renewal.rescue {
+				t.Fatalf("no rescue: %v", err)
+			}
+			b.as = a.as
+			a, h.worker("w4").leaving = b, false
+		}
+		run := pausedRun(t, p)
+		a.Watch(run)
+		leaves := h.worker(a.whose(3))
+		leaves.leaving, leaves.moveBy = true, time.Now().Add(time.Hour)
+		a.leave()
+		a.abandon() // it is time
+		switch out := run.Wait(); {
+		case rescue && (out.Regroup == nil || !slices.Equal(out.Regroup.Leaving, []string{leaves.Name})):
+			t.Errorf("a rescue was abandoned: %v", out.Err)
+		case !rescue && !errors.Is(out.Err, errLeaves):
+			t.Errorf("the worker does not leave: %v, %v", out.Err, out.Regroup)
+		}
+		a.Release()
+	}
+}
+
+// TestUnreachableWhileDividing: beats report broken links while the ranks are divided. It is for the race detector.
+func TestUnreachableWhileDividing(t *testing.T) {
+	a, h := placed(t, smallPlan(t, 4, `cluster.shadow="on"`), 4)
+	h.cfg.Silence = time.Hour
+	w0, w1 := h.worker("w0"), h.worker("w1")
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		for range 100 {
+			a.unreachable(w0.Member, []*wire.Unreachable{{Incarnation: w1.ID[:], ForS: 1}})
+			h.mu.Lock()
+			_ = a.computes(w1.ID)
+			h.mu.Unlock()
+		}
+	})
+	for range 10 {
+		if err := a.divide(a.as); err != nil {
+			t.Error(err)
+		}
+	}
+	beats.Wait()
 }
 
 // TestShareOutToStaying: the ranks of a worker that fails go to workers that stay, not to one that leaves and keeps its own until then.

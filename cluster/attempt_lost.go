@@ -69,7 +69,7 @@ func (a *attempt) hasFailed(worker uuid.UUID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.shareOf(worker)
-	return s != nil && s.lost && !errors.Is(s.why, errLeaves)
+	return s != nil && s.lost && !s.leaves()
 }
 
 func (a *attempt) lostError(s *share, why error) error {
@@ -83,7 +83,7 @@ func (a *attempt) unreachable(m beat.Member, far []*wire.Unreachable) {
 	a.cuts.note(m, far)
 	for _, u := range far {
 		id, err := uuid.FromBytes(u.GetIncarnation())
-		if err != nil || id != a.c.id && a.ranksOf(id) == nil {
+		if err != nil || id != a.c.id && !a.busyAt(id) {
 			continue
 		}
 		quiet := time.Duration(u.GetForS() * float64(time.Second))

@@ -18,7 +18,7 @@ import (
 type renewal struct {
 	of      uuid.UUID    // the other attempt
 	lost    []int        // ranks that get their state from others: their workers have failed, or have none of it
-	shadows plan.Shadows // of the other attempt
+	shadows plan.Shadows // of the other attempt: where lost ranks get their state
 	rescue  bool         // it only writes a checkpoint, and the ranks that are lost save from their shadows or replicas
 	saved   []*share     // of a rescue: the workers whose ranks others save
 	left    []source     // workers that have left, until all ranks have their state; the attempt's mu
@@ -117,7 +117,7 @@ func (a *attempt) renewWithout(unloaded []int, replacement func(lost *share, fre
 	free := c.freeFor(a)
 	b = &attempt{c: c, cfg: a.cfg, run: a.run, tellWaiting: a.tellWaiting, tried: a.tried, asked: make(map[uuid.UUID]bool), apart: a.apart,
 		gone: make(chan struct{}), told: make(map[string]bool), memory: make(map[int]int64),
-		renewal: &renewal{of: a.id, shadows: a.shadows}, shadows: a.shadows}
+		renewal: &renewal{of: a.id, shadows: a.held()}, shadows: a.held()}
 	var failed []*share
 	if a.renewal != nil { // first, so that a worker that is back gets its own ranks
 		for _, s := range a.renewal.saved {
@@ -140,7 +140,12 @@ func (a *attempt) renewWithout(unloaded []int, replacement func(lost *share, fre
 	for _, s := range failed {
 		b.renewal.lost = append(b.renewal.lost, s.ranks...)
 	}
-	failed = a.remain(b, sources, failed)
+	failed, idle := a.remain(b, sources, failed)
+	for _, s := range idle {
+		if w := c.workers[s.ID]; !w.leaving {
+			free = append(free, w)
+		}
+	}
 	for _, s := range failed {
 		if replacement == nil {
 			continue
@@ -157,6 +162,7 @@ func (a *attempt) renewWithout(unloaded []int, replacement func(lost *share, fre
 			return nil, c.changed, err
 		}
 	}
+	a.dropIdle(b, idle)
 	var all []*workerState
 	for _, s := range b.shares {
 		all = append(all, c.workers[s.ID])
@@ -179,9 +185,18 @@ func (a *attempt) renewWithout(unloaded []int, replacement func(lost *share, fre
 	for _, w := range all {
 		w.attempt = b
 	}
-	a.ended = time.Now()
+	a.ended, a.renewed = time.Now(), true
 	a.unreserve()
 	return b, nil, nil
+}
+
+// held returns where the shadows are that have the state of the ranks. An attempt that only saves state makes none, and leaves those of the
+// attempt before where they are.
+func (a *attempt) held() plan.Shadows {
+	if a.renewal != nil && a.renewal.rescue {
+		return a.renewal.shadows
+	}
+	return a.shadows
 }
 
 // without returns those of some ranks that their worker computes, and does not only save.
@@ -197,7 +212,7 @@ func (a *attempt) without(ranks []int) (own []int) {
 // replacement returns the free worker that gets the ranks of one that has failed: the one that is reserved for them, else of the same name,
 // else on the same host, else any that has the memory. c.mu is held.
 func (a *attempt) replacement(lost *share, free []*workerState) (int, error) {
-	need, err := a.as.Plan.RankBytes(a.shadows)
+	need, err := a.as.Plan.RankBytes(a.held())
 	if err != nil {
 		return 0, err
 	}
@@ -258,7 +273,7 @@ func (a *attempt) shareOut(failed []*share, b *attempt) error {
 	var savers []*share // of the ranks, in order
 	for _, s := range failed {
 		for _, rank := range s.ranks {
-			from, err := a.as.Plan.Holder(rank, b.renewal.lost, a.shadows)
+			from, err := a.as.Plan.Holder(rank, b.renewal.lost, b.renewal.shadows)
 			if err != nil {
 				return fmt.Errorf("%w; %w", full, err)
 			}
@@ -275,7 +290,7 @@ func (a *attempt) shareOut(failed []*share, b *attempt) error {
 			savers = savers[1:]
 		}
 	}
-	b.renewal.rescue, b.renewal.saved = true, failed
+	b.renewal.rescue, b.renewal.saved, b.regroups = true, failed, true
 	b.shadows = plan.Shadows{Why: "the attempt only saves its state"}
 	return nil
 }
@@ -286,7 +301,8 @@ func (a *attempt) shareRanks(lost *share, shares []*share) error {
 	if len(a.cfg.Cluster.Place) > 0 {
 		return fmt.Errorf("%w: cluster.place names worker %s for its ranks", plan.ErrNoRoom, lost.Name)
 	}
-	need, err := a.as.Plan.RankBytes(a.shadows)
+	shadows := a.held()
+	need, err := a.as.Plan.RankBytes(shadows)
 	if err != nil {
 		return err
 	}
@@ -309,7 +325,7 @@ func (a *attempt) shareRanks(lost *share, shares []*share) error {
 				continue
 			}
 			load := 2 * len(s.ranks)
-			if slices.Contains(s.ranks, a.shadows.Of(rank)) {
+			if slices.Contains(s.ranks, shadows.Of(rank)) {
 				load++
 			}
 			if best == nil || load < least {
@@ -330,10 +346,10 @@ func (s *share) take(rank int) {
 	slices.Sort(s.ranks)
 }
 
-// neighbours counts the attempt's workers on the host of another worker, which share its memory.
+// neighbours counts the attempt's other workers on the host of a worker, which share its memory.
 func (a *attempt) neighbours(w *workerState) (n int) {
 	for _, s := range a.busy() {
-		if own := a.c.workers[s.ID]; own != nil && own.attempt == a && s.host() == hostOf(w.Address) {
+		if own := a.c.workers[s.ID]; own != nil && own != w && own.attempt == a && s.host() == hostOf(w.Address) {
 			n++
 		}
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 // TestRescuers: if no worker may take the ranks of one that fails, a worker saves each that has its state: a replica, or the holder of its
-// shadow. If another worker fails meanwhile, the replicas that are left save both. If none is left, there is no such attempt.
+// shadow. If another worker fails meanwhile, those that are left save the ranks of both. If none is left, there is no such attempt. If the
+// worker is back meanwhile, the next attempt has the shadows that there are.
 func TestRescuers(t *testing.T) {
 	gone := errors.New("it has failed")
 	for _, c := range []struct {
@@ -20,15 +21,17 @@ func TestRescuers(t *testing.T) {
 		sets   []string
 		first  int
 		from   int // the rank with which rank first is saved
+		second int // the rank that is lost then
 	}{
-		{"replicas", 2, []string{"parallel.data=2"}, 1, -1},
-		{"shadows", 4, []string{`cluster.shadow="on"`}, 1, 2},
-		{"frozen, shadows", 4, []string{`cluster.shadow="on"`, `model.freeze=["1-2"]`}, 1, 2},
+		{"replicas", 2, []string{"parallel.data=2"}, 1, -1, -1},
+		{"shadows", 4, []string{`cluster.shadow="on"`}, 1, 2, 3},
+		{"frozen, shadows", 4, []string{`cluster.shadow="on"`, `model.freeze=["1-2"]`}, 1, 2, 3},
 	} {
 		p := smallPlan(t, c.stages, append(c.sets, `cluster.place=["w0", "w1", "w2", "w3"]`)...)
 		if c.from < 0 {
 			copies := p.Grid().Group(c.first, grid.Copies)
 			c.from = copies[1-slices.Index(copies, c.first)]
+			c.second = slices.IndexFunc([]int{0, 1, 2, 3}, func(rank int) bool { return rank != c.first && rank != c.from })
 		}
 		a, h := placed(t, p, 4)
 		a.as.Adopt = &actors.Target{}
@@ -43,24 +46,41 @@ func TestRescuers(t *testing.T) {
 		if want := copiesOf(own, c.first, c.from); err != nil || !r.Rescue || !slices.Equal(r.Copies, want) {
 			t.Errorf("%s: ranks %d copy from %d, want %d; rescue %t, %v", c.name, own, r.GetCopies(), want, r.GetRescue(), err)
 		}
-		if !p.Replicated() {
-			continue
-		}
 		b.as = a.as
-		second := slices.IndexFunc([]int{0, 1, 2, 3}, func(rank int) bool { return rank != c.first && rank != c.from })
-		b.lost(h.worker(b.whose(second)).Member, gone)
+		b.lost(h.worker(b.whose(c.second)).Member, gone)
 		again, _, err := b.renew(nil)
 		if err != nil || !again.renewal.rescue || again.whose(c.first) != a.whose(c.from) || len(again.shares) != 2 {
 			t.Fatalf("%s: after a second failure: %v", c.name, err)
 		}
-		both := slices.Sorted(slices.Values([]int{c.first, second}))
+		both := slices.Sorted(slices.Values([]int{c.first, c.second}))
 		if lost := slices.Sorted(slices.Values(again.renewal.lost)); !slices.Equal(lost, both) {
 			t.Errorf("%s: after a second failure ranks %d are saved", c.name, lost)
+		}
+		for _, s := range again.shares {
+			if _, err := again.renewal.pack(a.as, s); err != nil {
+				t.Errorf("%s: after a second failure worker %s has ranks %d: %v", c.name, s.Name, s.ranks, err)
+			}
 		}
 		again.as = a.as
 		again.lost(h.worker(a.whose(c.from)).Member, gone)
 		if _, _, err := again.renew(nil); !errors.Is(err, plan.ErrNoRoom) || !errors.Is(err, plan.ErrNoHolder) {
 			t.Errorf("%s: without a replica: %v", c.name, err)
+		}
+
+		a, h = placed(t, p, 4)
+		a.as.Adopt = &actors.Target{}
+		back := h.worker(a.whose(c.first))
+		a.lost(back.Member, gone)
+		if b, _, err = a.renew(nil); err != nil {
+			t.Fatal(err)
+		}
+		b.as, back.attempt = a.as, nil
+		next, _, err := b.renew(b.replacement)
+		if err != nil || next.renewal.rescue || next.whose(c.first) != back.Name || !slices.Equal(next.shadows.At, a.shadows.At) {
+			t.Fatalf("%s: when the worker is back: %v, shadows are at %d, want %d", c.name, err, next.shadows.At, a.shadows.At)
+		}
+		if m, err := next.renewal.pack(a.as, next.shareOf(back.ID)); err != nil || !slices.Equal(m.Copies, []int32{int32(c.from)}) {
+			t.Errorf("%s: rank %d copies from %d, want %d; %v", c.name, c.first, m.GetCopies(), c.from, err)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -21,7 +23,7 @@ func (a *attempt) sources() (all []source) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range a.shares {
-		if s.lost && errors.Is(s.why, errLeaves) && !s.freed {
+		if s.leaves() && !s.freed {
 			all = append(all, source{s, a})
 		}
 	}
@@ -31,16 +33,17 @@ func (a *attempt) sources() (all []source) {
 	return all
 }
 
-// there reports whether the worker still has its stages, as far as is known. The coordinator's mu is held.
+// there reports whether the worker still has its stages, as far as is known: it is a member, and has not said that it released them. The
+// coordinator's mu is held.
 func (s source) there() bool {
 	w := s.of.c.workers[s.ID]
-	return w != nil && w.attempt == s.of
+	return w != nil && w.attempt == s.of && !s.of.hasFailed(s.ID)
 }
 
 // remain lets workers that leave compute their ranks in the attempt b, if no other process has all state of the lost ranks. Otherwise b
-// begins without them, and has them as sources. It returns the workers that have failed with the ranks that others have to compute. c.mu is
-// held.
-func (a *attempt) remain(b *attempt, sources []source, failed []*share) []*share {
+// begins without them, and has them as sources. It returns the workers that have failed with the ranks that others have to compute, and
+// those that were to get ranks of a worker that leaves, and have nothing of them yet. c.mu is held.
+func (a *attempt) remain(b *attempt, sources []source, failed []*share) (_, idle []*share) {
 	r := b.renewal
 	for _, s := range sources {
 		switch lost := func(rank int) bool { return slices.Contains(r.lost, rank) }; {
@@ -50,8 +53,8 @@ func (a *attempt) remain(b *attempt, sources []source, failed []*share) []*share
 			r.dropped = append(r.dropped, s)
 		}
 	}
-	if len(r.left) == 0 || a.as.Plan.Keeps(r.lost, a.shadows) == nil {
-		return failed
+	if len(r.left) == 0 || a.as.Plan.Keeps(r.lost, r.shadows) == nil {
+		return failed, nil
 	}
 	for _, s := range r.left {
 		has := func(rank int) bool { return slices.Contains(s.ranks, rank) }
@@ -64,12 +67,21 @@ func (a *attempt) remain(b *attempt, sources []source, failed []*share) []*share
 	r.left = nil
 	none := func(s *share) bool { return len(s.ranks) == 0 }
 	for _, s := range b.shares {
-		if none(s) { // it was to get ranks of a worker that leaves, and has nothing of them yet
-			r.dropped = append(r.dropped, source{s, a})
+		if none(s) {
+			idle = append(idle, s)
 		}
 	}
 	b.shares = slices.DeleteFunc(b.shares, none)
-	return slices.DeleteFunc(failed, none)
+	return slices.DeleteFunc(failed, none), idle
+}
+
+// dropIdle lets the attempt b free those of some workers that it has given no ranks.
+func (a *attempt) dropIdle(b *attempt, idle []*share) {
+	for _, s := range idle {
+		if b.shareOf(s.ID) == nil {
+			b.renewal.dropped = append(b.renewal.dropped, source{a.shareOf(s.ID), a})
+		}
+	}
 }
 
 // loaded frees the sources: all ranks have their state.
@@ -103,14 +115,15 @@ func (a *attempt) frees(s *share) {
 
 // leftRanks returns the ranks whose state workers that leave still have.
 func (a *attempt) leftRanks() (ranks []int) {
-	a.c.mu.Lock()
-	defer a.c.mu.Unlock()
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.renewal == nil {
 		return nil
 	}
-	for _, s := range a.renewal.left {
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	a.mu.Lock()
+	left := slices.Clone(a.renewal.left)
+	a.mu.Unlock()
+	for _, s := range left {
 		if s.there() {
 			ranks = append(ranks, s.ranks...)
 		}
@@ -118,12 +131,25 @@ func (a *attempt) leftRanks() (ranks []int) {
 	return ranks
 }
 
-// computes returns the ranks that a worker has, and was not told to free.
-func (a *attempt) computes(s *share) []int {
+// computes returns the ranks that a worker of the attempt computes. If another attempt continues this one, its workers are there; one that
+// is still here has failed, or only keeps the state of its ranks. c.mu is held.
+func (a *attempt) computes(worker uuid.UUID) []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s == nil || s.freed {
+	s := a.shareOf(worker)
+	if s == nil || s.freed || a.renewed {
 		return nil
 	}
 	return slices.Clone(s.ranks)
 }
+
+// keeps reports whether a worker that has left keeps the state of its ranks, for the attempt that continues this one. c.mu is held.
+func (a *attempt) keeps(worker uuid.UUID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.shareOf(worker)
+	return s != nil && a.renewed && s.leaves() && !s.freed
+}
+
+// leaves reports whether the attempt has lost the worker because it leaves, and it has not failed since. The attempt's mu is held.
+func (s *share) leaves() bool { return s.lost && errors.Is(s.why, errLeaves) }

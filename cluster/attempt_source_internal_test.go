@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/plan"
+	"github.com/troupe-ml/troupe/internal/wire"
 )
 
 // TestSources: a worker that leaves keeps its ranks in the next attempt if the holder of their shadows fails, also after the next attempt
@@ -63,6 +65,16 @@ func TestSources(t *testing.T) {
 	if ranks := b.leftRanks(); h.worker(at[1]).attempt != a || !slices.Equal(ranks, []int{1}) {
 		t.Errorf("the worker that leaves is not kept, but ranks %d are", ranks)
 	}
+	left := h.worker(at[1]).ID
+	if all := fmt.Sprint(a.computes(left), b.computes(h.worker("w5").ID)); all != "[] [1]" || !a.keeps(left) || b.keeps(left) {
+		t.Errorf("the worker that leaves and the new one compute ranks %s; the first keeps their state: %t", all, a.keeps(left))
+	}
+	b.loaded()
+	if a.keeps(left) {
+		t.Error("the worker that leaves keeps state when the new one has it")
+	}
+	a = begin()
+	b = next(a)
 	b.lost(h.worker(at[4]).Member, gone)
 	c := next(b, 1)
 	check("another worker fails", c, []int{1, 4}, 1, at[0], "w5", at[2], at[3], "w6")
@@ -96,6 +108,41 @@ func TestSources(t *testing.T) {
 
 	a = begin()
 	b = next(a)
+	w5 := h.worker("w5")
+	w5.Offer.MemoryBytes, h.worker("w6").leaving = mostOf(t, a.as.Plan), true // there is no other free worker
+	b.lost(h.worker(at[2]).Member, gone)
+	c = next(b, 1)
+	check("the holder fails while the only free worker loads", c, []int{2}, 0, at[0], at[1], "w5", at[3], at[4])
+	if len(c.renewal.dropped) > 0 || w5.attempt != c {
+		t.Errorf("the free worker is not used: %v are freed", c.renewal.dropped)
+	}
+	if m, err := c.renewal.pack(c.as, c.shareOf(w5.ID)); err != nil || !slices.Equal(m.Copies, []int32{3}) {
+		t.Errorf("it copies from %d, want rank 3; %v", m.GetCopies(), err)
+	}
+
+	a = begin()
+	b = next(a)
+	h.worker("w5").leaving, h.worker("w6").leaving = true, true
+	b.lost(h.worker(at[2]).Member, gone)
+	if _, _, err := b.renewWithout([]int{1}, b.replacement); !errors.Is(err, plan.ErrNoRoom) {
+		t.Errorf("a worker that leaves itself gets other ranks: %v", err)
+	}
+
+	a = begin()
+	b = next(a)
+	a.observe(h.worker(at[1]).Member, &wire.StatusReply{Attempt: a.id[:], GaveUp: "the coordinator was silent"})
+	if ranks := b.leftRanks(); len(ranks) > 0 || a.keeps(h.worker(at[1]).ID) {
+		t.Errorf("a worker that has dropped what it kept still has ranks %d", ranks)
+	}
+	b.lost(h.worker(at[2]).Member, gone)
+	c = next(b, 1)
+	check("the worker that leaves has dropped its state", c, []int{1, 2}, 0, at[0], "w5", "w6", at[3], at[4])
+	if len(c.renewal.dropped) != 1 || c.renewal.dropped[0].Name != at[1] {
+		t.Errorf("the worker that has dropped its state is not freed: %v", c.renewal.dropped)
+	}
+
+	a = begin()
+	b = next(a)
 	delete(h.workers, h.worker(at[1]).ID)
 	if ranks := b.leftRanks(); len(ranks) > 0 {
 		t.Errorf("a worker that has gone still has ranks %d", ranks)
@@ -106,4 +153,18 @@ func TestSources(t *testing.T) {
 	if _, err := c.renewal.pack(c.as, c.shareOf(h.worker("w5").ID)); !errors.Is(err, plan.ErrNoHolder) {
 		t.Errorf("the state of rank 1 is said to be somewhere: %v", err)
 	}
+}
+
+// mostOf returns the memory that the largest rank of a plan with a shadow for each rank needs, with the shadows that it holds.
+func mostOf(t *testing.T, p *plan.Plan) int64 {
+	t.Helper()
+	var sites []plan.Site
+	for rank := range p.Grid().World() {
+		sites = append(sites, plan.Site{Process: fmt.Sprint(rank)})
+	}
+	need, err := p.RankBytes(p.PlaceShadows(sites, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Max(need)
 }

@@ -10,7 +10,7 @@ import (
 // ClusterMember is a worker, as a client sees it.
 type ClusterMember struct {
 	Member
-	RunID string // the run whose ranks it computes; "": none, or one that was not submitted to the coordinator
+	RunID string // of Run; "": none, or one that was not submitted to the coordinator
 }
 
 // Members lists the workers in the order in which they joined. now is the time on the coordinator's clock.

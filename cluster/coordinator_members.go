@@ -29,7 +29,7 @@ type Member struct {
 	Joined, Heard time.Time       // Heard: its latest beat
 	ClockAhead    time.Duration   // how far its clock is ahead of the coordinator's
 	RoundTrip     time.Duration
-	Run           uuid.UUID // the run whose ranks it computes; Nil: none
+	Run           uuid.UUID // the run whose ranks it computes, or whose state it keeps until others have it; Nil: none
 	Ranks         []int
 	Leaving       bool // it was told to stop, and leaves when its run has written a checkpoint
 }
@@ -63,7 +63,7 @@ func (c *Coordinator) Members() []Member {
 		c.mu.Lock()
 		if s := c.workers[m.ID]; s != nil {
 			if w.Leaving = s.leaving; s.attempt != nil {
-				w.Run, w.Ranks = s.attempt.run, s.attempt.computes(s.attempt.shareOf(m.ID))
+				w.Run, w.Ranks = s.attempt.run, s.attempt.computes(m.ID)
 			}
 		}
 		c.mu.Unlock()
@@ -243,10 +243,7 @@ func (c *Coordinator) packMembers() *wire.MembersReply {
 	for _, m := range c.Members() {
 		one := &wire.MemberStatus{Name: m.Name, Address: m.Address, Cores: apiwire.Small(m.Cores), MemoryBytes: m.MemoryBytes, Kernels: m.Kernels,
 			JoinedNs: clock.At(m.Joined).UnixNano(), HeardNs: clock.At(m.Heard).UnixNano(),
-			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip), Leaving: m.Leaving}
-		if len(m.Ranks) > 0 {
-			one.Run = byUUID[m.Run.String()]
-		}
+			ClockAheadNs: int64(m.ClockAhead), RoundTripNs: int64(m.RoundTrip), Leaving: m.Leaving, Run: byUUID[m.Run.String()]}
 		for _, d := range m.Devices {
 			id, _ := hex.DecodeString(d.ID) // unpackDevices wrote it
 			one.Devices = append(one.Devices, &wire.OfferedDevice{Kind: d.Kind, Id: id, Name: d.Name, MemoryBytes: d.MemoryBytes,

@@ -73,6 +73,8 @@ func describeWorkers(heard []beat.Member, listed map[uuid.UUID]*workerState, fre
 		switch {
 		case !beats[id]:
 			why = "is on the list of members, but sends no beats"
+		case w.attempt != nil && w.attempt.keeps(id):
+			why = fmt.Sprintf("keeps the state of its ranks until run %q has it elsewhere", w.attempt.cfg.Run.Name)
 		case w.attempt != nil && !w.attempt.ended.IsZero():
 			why = fmt.Sprintf("is being released by run %q (for %.1f s so far)", w.attempt.cfg.Run.Name, time.Since(w.attempt.ended).Seconds())
 		case w.attempt != nil:

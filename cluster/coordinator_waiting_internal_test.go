@@ -65,4 +65,13 @@ func TestDescribeWorkers(t *testing.T) {
 	if got := describeWorkers(heard, listed, free, far, false); got != want {
 		t.Errorf("of many:\n%s\nwant\n%s", got, want)
 	}
+
+	heard, listed = nil, make(map[uuid.UUID]*workerState)
+	keeps := &attempt{cfg: cfg, ended: time.Now(), renewed: true}
+	add("h", true, true, false, keeps)
+	keeps.shares = []*share{{Member: heard[0], lost: true, why: errLeaves}}
+	want = `h keeps the state of its ranks until run "mine" has it elsewhere`
+	if got := describeWorkers(heard, listed, nil, nil, false); got != want {
+		t.Errorf("of one that keeps state: %q, want %q", got, want)
+	}
 }

@@ -111,23 +111,32 @@ func replaces(t *testing.T, g *group, c replacement) {
 }
 
 // TestRescue: if no other worker may compute the ranks of one that dies, the run writes a checkpoint of its last step from the shadow or a
-// replica, and continues from it when the worker is back. No step is repeated.
+// replica, and continues from it when the worker is back. If another one dies meanwhile, the checkpoint is written from what is left. No
+// step is repeated.
 func TestRescue(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		workers int
+		second  string // the worker that dies while the checkpoint is written; "": none
 		sets    []string
 	}{
-		{"shadows", 3, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
-		{"frozen, shadows", 3, []string{"pipeline.stages=3", `cluster.shadow="on"`, `model.freeze=["embed", "1-2"]`}},
-		{"replicas", 4, []string{"parallel.data=2", "pipeline.stages=2"}},
+		{"shadows", 3, "", []string{"pipeline.stages=3", `cluster.shadow="on"`}},
+		{"frozen, shadows", 3, "", []string{"pipeline.stages=3", `cluster.shadow="on"`, `model.freeze=["embed", "1-2"]`}},
+		{"replicas", 4, "", []string{"parallel.data=2", "pipeline.stages=2"}},
+		{"shadows, twice", 4, "worker-3", []string{"pipeline.stages=4", `cluster.shadow="on"`}},
+		{"replicas, twice", 6, "worker-4", []string{"parallel.data=3", "pipeline.stages=2"}},
 	} {
 		if c.name != "shadows" && !long && os.Getenv("TROUPE_FAULTS") == "" { // TestRescue of internal/plan in one process
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}})
 			names := workers(c.workers)
+			dies := pointFault{At: "in SaveState", Rank: slices.Index(names, c.second), Step: 15, Done: filepath.Join(t.TempDir(), "died")}
+			g := newGroup(t, &group{boss: settings{Silence: 2 * time.Second}, adjust: func(s *settings) {
+				if c.second != "" {
+					s.Faults = []pointFault{dies}
+				}
+			}})
 			g.join(t, names...)
 			sets := append([]string{"run.steps=40", "run.checkpoint_every=0", "run.eval_every=0",
 				`cluster.place=["` + strings.Join(names, `", "`) + `"]`}, c.sets...)
@@ -142,10 +151,15 @@ func TestRescue(t *testing.T) {
 			e := g.await(t, "the checkpoint", place, patience, func(e event) bool {
 				return e.Kind == "regroup" || e.Kind == "restart" || e.Kind == "replace" || ended(e)
 			})
-			if e.Kind != "regroup" || !strings.Contains(e.Attrs["lost"], "worker-1") || e.Step < 15 {
+			if e.Kind != "regroup" || !strings.Contains(e.Attrs["lost"], "worker-1") || !strings.Contains(e.Attrs["lost"], c.second) ||
+				e.Step < 15 {
 				t.Fatalf("%v %v\n%s", e, e.Attrs, g.describe())
 			}
-			g.join(t, "worker-1")
+			back := []string{"worker-1"}
+			if c.second != "" {
+				back = append(back, c.second)
+			}
+			g.join(t, back...)
 			if end := g.await(t, "the run to end", place, 3*patience, ended); end.Error != "" {
 				t.Fatalf("the run: %s\n%s", end.Error, g.describe())
 			}
@@ -237,10 +251,14 @@ func withRanks(t *testing.T, g *group, rank int) (name string) {
 		of, rest, ok := strings.Cut(strings.TrimPrefix(line, "worker "), " at ")
 		_, ranks, _ := strings.Cut(rest, "ranks [")
 		ranks, _, _ = strings.Cut(ranks, "]")
-		if ok && strings.HasPrefix(line, "worker ") && ranks != "" &&
-			(rank < 0 || slices.Contains(strings.Fields(ranks), fmt.Sprint(rank))) {
-			name = of
+		has := slices.Contains(strings.Fields(ranks), fmt.Sprint(rank)) || rank < 0 && ranks != ""
+		if !ok || !strings.HasPrefix(line, "worker ") || !has {
+			continue
 		}
+		if rank >= 0 && name != "" {
+			t.Errorf("rank %d is listed with workers %s and %s\n%s", rank, name, of, g.describe())
+		}
+		name = of
 	}
 	if name == "" {
 		t.Fatalf("no worker has rank %d\n%s", rank, g.describe())

@@ -69,10 +69,10 @@ func (w *membership) keep(p *part) {
 	}
 }
 
-// dropKept closes what the membership keeps, if anything. w.mu is held.
+// dropKept closes what the membership keeps, if anything. Beats tell the coordinator, as those of a part that gives up. w.mu is held.
 func (w *membership) dropKept(why string) {
 	if k := w.kept; k != nil {
-		w.kept = nil
+		w.kept, w.gaveUp[k.attempt] = nil, why
 		w.running.Go(func() { k.close(why) }) // ends by itself
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/troupe-ml/troupe/actors"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
 
@@ -54,6 +55,25 @@ func TestRenewedPart(t *testing.T) {
 			t.Errorf("waited %v for a part that ends after %v; it was told to end: %t, want true", took, 2*keepWait, late.ended)
 		}
 	})
+}
+
+// TestDroppedKept: a worker that drops what it has kept, because its lease is over, tells the coordinator so until that releases the
+// attempt.
+func TestDroppedKept(t *testing.T) {
+	w := &membership{worker: &worker{log: slog.New(slog.DiscardHandler)}, gaveUp: make(map[uuid.UUID]string)}
+	const why = "the coordinator was silent"
+	id := uuid.New()
+	w.kept = &keptPart{attempt: id, set: &device.Set{}, p: &part{w: w}}
+	w.dropKept(why)
+	w.running.Wait()
+	all := w.status()
+	if w.kept != nil || len(all) != 1 || string(all[0].GetAttempt()) != string(id[:]) || all[0].GetGaveUp() != why {
+		t.Errorf("after it has dropped %v, the status is %v", w.kept, all)
+	}
+	w.dropKept("again")
+	if all := w.status(); len(all) != 1 || all[0].GetGaveUp() != why {
+		t.Errorf("dropped twice: %v", all)
+	}
 }
 
 // TestWithoutKept: a worker needs memory for the ranks and the shadows that it has not kept.

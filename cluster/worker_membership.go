@@ -31,7 +31,7 @@ type membership struct {
 	coordinator *wire.Peer
 	silence     time.Duration // after which a process counts as failed
 	parts       map[uuid.UUID]*part
-	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, until the coordinator releases the attempt
+	gaveUp      map[uuid.UUID]string // by attempt: why it released its ranks, computed or kept, until the coordinator releases the attempt
 	leaving     bool                 // it takes no more orders
 	saved       map[uuid.UUID]*int64 // by run here, when it leaves: step of the checkpoint from which it continues elsewhere; nil: none yet
 	kept        *keptPart            // stages of an ended attempt; nil: none

@@ -81,8 +81,9 @@ type Ranks struct {
 	Clock func(rank int) event.Clock
 	// CutLinks returns the links between workers on which nothing arrives; nil: not known.
 	CutLinks func() []event.CutLink
-	// Shadows says where the shadows of the ranks are.
-	Shadows Shadows
+	// Shadows says where the attempt has shadows of the ranks. Held says where the shadows are from which lost ranks get their state: the
+	// same ones, or in a rescue those of the attempt before.
+	Shadows, Held Shadows
 	// Replaced are the ranks that get their state from others, in an attempt that continues another one.
 	Replaced []int
 	// Left returns the ranks whose state is also with workers that have left: until Loaded is called, when all stages have their weights.

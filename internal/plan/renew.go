@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -63,13 +62,15 @@ func (p *Plan) Frozen(load stages.Source) (*actors.FrozenWeights, error) {
 	if !p.Freezes() {
 		return nil, nil
 	}
-	types := make(map[int]tensorops.DType)
+	types, of := make(map[int]tensorops.DType), make(map[int]int)
 	for stage := range p.table.NumRanks() {
 		st, err := stages.NewStage(p.model, tensorops.NewDryStream(), p.chunks[stage], p.dryOptions(stage, place{}))
 		if err != nil {
 			return nil, fmt.Errorf("stage %d: %w", stage, err)
 		}
-		maps.Copy(types, st.FrozenTypes())
+		for index, dtype := range st.FrozenTypes() {
+			types[index], of[index] = dtype, stage
+		}
 		if err := st.Close(); err != nil {
 			return nil, fmt.Errorf("stage %d: %w", stage, err)
 		}
@@ -77,7 +78,7 @@ func (p *Plan) Frozen(load stages.Source) (*actors.FrozenWeights, error) {
 	if len(types) == 0 {
 		return nil, nil
 	}
-	return &actors.FrozenWeights{StoredWeights: actors.StoredWeights{Params: p.model.Params, Source: load}, Types: types}, nil
+	return &actors.FrozenWeights{StoredWeights: actors.StoredWeights{Params: p.model.Params, Source: load}, Types: types, Stages: of}, nil
 }
 
 // Source says where lost ranks get their state: see event.ReplaceEvent.

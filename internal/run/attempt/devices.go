@@ -121,7 +121,7 @@ func (c *devices) place(ctx context.Context, s *actors.Spec, a plan.Assignment) 
 			left := r.Left()
 			lost = slices.DeleteFunc(slices.Clone(lost), func(rank int) bool { return slices.Contains(left, rank) })
 		}
-		return a.Plan.Keeps(lost, r.Shadows)
+		return a.Plan.Keeps(lost, r.Held)
 	}
 	s.Attempt, s.Hosts, s.Shares, s.System, s.Attach, s.Detach, s.Clock, s.CutLinks = r.Attempt, r.Hosts, r.Shares, r.System, r.Attach,
 		r.Detach, r.Clock, r.CutLinks

@@ -3,6 +3,7 @@ package attempt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/troupe-ml/troupe/actors"
@@ -24,9 +25,13 @@ func (a *Attempt) Renew(ctx context.Context, c *actors.Carry, lost string, wait 
 		return nil, fmt.Errorf("%w, and no checkpoint can be written after step %d, because its validation is due", plan.ErrNoRoom,
 			c.State().Step)
 	}
+	was := a.spec.Rescue
 	a.spec.Rescue, a.spec.Frozen, a.assignment.Rescue = nil, nil, rescue
 	if rescue {
 		a.spec.Rescue, ready = &event.RegroupEvent{Lost: []string{lost}}, nil // its end is the event
+		if was != nil {                                                       // this one tries again
+			a.spec.Rescue.Lost = append(slices.Clone(was.Lost), lost)
+		}
 		if a.spec.Frozen, err = a.plan.Frozen(a.load); err != nil {
 			return nil, err
 		}
