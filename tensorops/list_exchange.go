@@ -93,6 +93,30 @@ func ReadSources(offsets []int32, sources int) (SourceTable, error) {
 	return t, nil
 }
 
+// ExchangedRows returns how many rows of src an AllToAllV of this rank reads and how many of dst it writes, by the numbers of its
+// table. Devices and groups call it. The error, of a table that is impossible or has more rows than the tensors, is ErrRoute.
+func (a CollectiveArgs) ExchangedRows(table []int32) (read, written int, err error) {
+	t, err := ReadSources(table, a.Group.Size())
+	if err != nil {
+		return 0, 0, err
+	}
+	own, held := a.Src, a.Dst
+	if a.Back {
+		own, held = held, own
+	}
+	sent, kept := t.Sent(a.Group.Rank()), t.Held(a.Group.Rank())
+	if sent > own.Rows() {
+		return 0, 0, fmt.Errorf("%w: %d rows of this rank, of which a tensor has %d", ErrRoute, sent, own.Rows())
+	}
+	if kept > held.Rows() {
+		return 0, 0, fmt.Errorf("%w: %d rows for the experts of this rank, for which a tensor has room for %d", ErrRoute, kept, held.Rows())
+	}
+	if a.Back {
+		return kept, sent, nil
+	}
+	return sent, kept, nil
+}
+
 func (t SourceTable) row(source int) []int32 { return t.offsets[source*(t.experts+1):][:t.experts+1] }
 
 // held returns the experts [first, limit) of a rank.

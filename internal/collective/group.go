@@ -77,7 +77,7 @@ func (g *Group) begin(a tensorops.CollectiveArgs, done func(error)) {
 	c.sig = SignatureOf(a)
 	if a.What == tensorops.AllToAllV {
 		c.sig = c.sig.ofTable(tensorops.Bytes(a.Table))
-		if err := g.checkRows(a); err != nil {
+		if _, _, err := a.ExchangedRows(tensorops.Elements[int32](a.Table)); err != nil {
 			done(fmt.Errorf("%s, %v: %w", g.title(), c.sig, err))
 			return
 		}

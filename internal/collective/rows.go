@@ -1,10 +1,6 @@
 package collective
 
-import (
-	"fmt"
-
-	"github.com/troupe-ml/troupe/tensorops"
-)
+import "github.com/troupe-ml/troupe/tensorops"
 
 // AllToAllV. The table that says how many rows go from each member to each other is known to all before: the members' tables
 // are part of the signature. So each knows the length of every message before it arrives, and takes no other.
@@ -14,29 +10,10 @@ func (g *Group) AllToAllV(dst, src, table tensorops.Tensor, back bool) *Handle {
 	return g.Do(tensorops.CollectiveArgs{What: tensorops.AllToAllV, Dst: dst, Src: src, Table: table, Back: back})
 }
 
-// tableOf reads the table of a call that has passed checkRows.
+// tableOf reads the table of a call that has passed tensorops.CollectiveArgs.ExchangedRows.
 func tableOf(a *tensorops.CollectiveArgs) tensorops.SourceTable {
 	t, _ := tensorops.ReadSources(tensorops.Elements[int32](a.Table), a.Table.Rows())
 	return t
-}
-
-// checkRows makes sure that a table is possible, and that the member's tensors have the rows that it says.
-func (g *Group) checkRows(a tensorops.CollectiveArgs) error {
-	t, err := tensorops.ReadSources(tensorops.Elements[int32](a.Table), g.size)
-	if err != nil {
-		return err
-	}
-	own, held := a.Src, a.Dst
-	if a.Back {
-		own, held = held, own
-	}
-	if n := t.Sent(g.rank); n > own.Rows() {
-		return fmt.Errorf("%w: %d rows of this rank, of which a tensor has %d", tensorops.ErrRoute, n, own.Rows())
-	}
-	if n := t.Held(g.rank); n > held.Rows() {
-		return fmt.Errorf("%w: %d rows for the experts of this rank, for which a tensor has room for %d", tensorops.ErrRoute, n, held.Rows())
-	}
-	return nil
 }
 
 // exchangeRows makes one job of each pair of members.

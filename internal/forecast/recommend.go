@@ -225,7 +225,7 @@ func (s *search) shapes() (all []shape) {
 			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
 				continue
 			}
-			// a GPU has whole sequences
+			// no measured time says what attention block by block takes on a GPU
 			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 {
 				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
 					all = s.sharing(all, shape{tensor: tensor, context: context, expert: 1}, world)

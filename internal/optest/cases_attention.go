@@ -294,6 +294,10 @@ var attentions = []attention{
 	{batch: 1, tq: 20, tk: 33, heads: 2, kvHeads: 1, d: 512, factor: 1.0 / 16, bf16: true},
 	{batch: 1, tq: 300, tk: 330, heads: 2, kvHeads: 1, d: 24, whole: true, before: 340, window: 100, bf16: true},
 	{batch: 1, tq: 70, tk: 50, heads: 2, kvHeads: 1, d: 24, whole: true, before: 60, window: 40, cap: 2, bf16: true},
+	// Whole tiles of keys before the queries.
+	{batch: 2, tq: 70, tk: 128, heads: 4, kvHeads: 2, d: 64, whole: true, before: 300, of: 400, p: 0.3, first: 9, bf16: true},
+	{batch: 1, tq: 130, tk: 256, heads: 2, kvHeads: 1, d: 24, whole: true, onto: 128, views: true, bf16: true},
+	{batch: 1, tq: 128, tk: 128, heads: 2, kvHeads: 1, d: 100, whole: true, cap: 2, onto: 20, bf16: true},
 
 	// Documents that share a sequence.
 	{batch: 2, tq: 17, tk: 17, heads: 6, kvHeads: 2, d: 5, docs: oneDoc},
@@ -331,6 +335,8 @@ var attentions = []attention{
 	{batch: 2, tq: 70, tk: 70, heads: 2, kvHeads: 1, d: 16, docs: tokenDocs, p: 0.2, factor: 0.1, bf16: true},
 	{batch: 1, tq: 140, tk: 140, heads: 1, kvHeads: 1, d: 64, docs: hiddenKeys, bf16: true},
 	{batch: 1, tq: 97, tk: 97, heads: 2, kvHeads: 1, d: 16, docs: shortDocs, onto: 330, bf16: true},
+	{batch: 2, tq: 90, tk: 128, heads: 2, kvHeads: 1, d: 32, whole: true, docs: anyStarts, onto: 256, bf16: true},
+	{batch: 1, tq: 97, tk: 256, heads: 2, kvHeads: 2, d: 72, whole: true, docs: hiddenKeys, bf16: true},
 }
 
 // offset is the position of the first query, where the first key has position 0.

@@ -265,7 +265,7 @@ func expertCases() []Case {
 			}
 		}},
 		{"source_offsets/shapes", tensorops.KindSourceOffsets, func(b *builder) {
-			for _, s := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {3, 6}, {4, 16}, {2, 0}} {
+			for _, s := range [][2]int{{1, 1}, {1, 4}, {2, 2}, {3, 6}, {4, 16}, {2, 0}, {8, 520}} {
 				var table []int32
 				for source := range s[0] {
 					counts := make([]int, s[1])

@@ -3,7 +3,6 @@ package plan
 import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -90,10 +89,6 @@ func (p *Plan) checkExperts() error {
 	}
 	if err := p.model.CheckExperts(n); err != nil {
 		return c.Errorf("parallel.expert", "%w", err)
-	}
-	if r, found := p.gpuStage(); found && n > 1 {
-		return c.Errorf("parallel.expert", "%d ranks share experts, which they do only on the CPU, but stage %d is on a GPU; leave expert "+
-			"out, so that each replica has all experts, or set %s = \"cpu\"", n, r, device.Key(c))
 	}
 	rate := c.Model.RouterBiasUpdateRate
 	if rate > 0 && c.IsSet("model.router_bias_update_rate") && c.LoRA() != nil {

@@ -27,8 +27,8 @@ func TestExpertGroupsRefused(t *testing.T) {
 		{[]string{"model.family=deepseek_v3", "parallel.context=2"}, []string{"parallel.context", "latent attention"}},
 		{[]string{"model.family=qwen3_moe", "device.kind=cuda"}, nil},
 		{[]string{"model.family=deepseek_v3", "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`}, nil},
-		{[]string{"model.family=qwen3_moe", "parallel.expert=2", "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`},
-			[]string{"parallel.expert", "2 ranks share experts", "stage 1 is on a GPU", "leave expert out", "device.ranks"}},
+		{[]string{"model.family=qwen3_moe", "parallel.expert=2", "pipeline.stages=2", `device.ranks=["cpu", "cuda"]`}, nil},
+		{[]string{"model.family=qwen3_moe", "parallel.expert=2", "parallel.zero=2", "device.kind=cuda", "device.dtype=bfloat16"}, nil},
 	} {
 		checkPlan(t, append([]string{"optimizer.name=adamw", "parallel.data=2"}, c.sets...), c.want)
 	}

@@ -158,10 +158,6 @@ func (p *Plan) checkGroups() error {
 	if err := p.model.CheckContext(p.grid.Size(grid.Context)); err != nil {
 		return c.Errorf("parallel.context", "%w", err)
 	}
-	if stage, found := p.gpuStage(); found && p.grid.Size(grid.Context) > 1 {
-		return c.Errorf("parallel.context",
-			"stage %d is on a GPU, but attention over several ranks is only on the CPU; leave context out, or set device.kind = \"cpu\"", stage)
-	}
 	if p.grid.Size(grid.Tensor) == 1 {
 		return nil
 	}

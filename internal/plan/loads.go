@@ -4,7 +4,6 @@ import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/base/words"
 	"github.com/troupe-ml/troupe/internal/grid"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -22,9 +21,6 @@ func (p *Plan) checkLoads() error {
 	if tokens := int64(c.Batch.Sequences) * int64(c.Model.Context); tokens > stages.MaxLoad {
 		return refuse("a step has %d tokens, and loads are exact up to %d; reduce batch.sequences, or use another type", tokens,
 			stages.MaxLoad)
-	}
-	if r, found := p.gpuStage(); found {
-		return refuse("it computes only on the CPU, and stage %d is on a GPU; set %s = \"cpu\", or use another type", r, device.Key(c))
 	}
 	n, data := c.Batch.Sequences/c.Batch.Microbatch, p.grid.Size(grid.Data)
 	if n%data > 0 {

@@ -26,6 +26,7 @@ func TestGlobalBalanceRefused(t *testing.T) {
 		{two, []string{"batch.sequences=5", "model.load_balancing_type=aux_loss"}, nil},
 		{two, []string{"batch.sequences=5", "model.aux_loss_weight=0.0"}, nil},
 		{two, []string{"batch.sequences=8", "pipeline.stages=2", "pipeline.schedule=zb-h2", "pipeline.post_validation=true"}, nil},
+		{two, []string{"batch.sequences=4", "device.kind=cuda"}, nil},
 		{table("0F0,0F1,0B0,0B1\n"), nil, nil},
 		{table("0F0,0F1,0B1,0B0\n"), nil, []string{key, "out of the order of the microbatches", "ascending"}},
 		{table("0F0,0F1,0I1,0I0,0W0,0W1\n"), nil, []string{key, "out of the order of the microbatches"}},

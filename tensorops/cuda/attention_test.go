@@ -217,15 +217,20 @@ func TestMultipliesBF16(t *testing.T) {
 	}
 }
 
-// TestOnlyCausal: what the kernels don't compute is refused, never computed as something else.
-func TestOnlyCausal(t *testing.T) {
+// TestAttentionNumbers: sizes that the kernels can't number are refused, never computed as others.
+func TestAttentionNumbers(t *testing.T) {
 	for _, c := range []struct {
-		whole, onto bool
-		refused     bool
-	}{{false, false, false}, {true, false, true}, {false, true, true}, {true, true, true}} {
-		if err := onlyCausal(tensorops.AttentionSizes{Whole: c.whole}, c.onto); errors.Is(err, tensorops.ErrUnsupported) != c.refused ||
-			(err != nil) != c.refused {
-			t.Errorf("%+v: %v", c, err)
+		sizes   tensorops.AttentionSizes
+		refused bool
+	}{
+		{tensorops.AttentionSizes{Batch: 1, Heads: 1, Queries: 9, Keys: 9}, false},
+		{tensorops.AttentionSizes{Batch: 1, Heads: 2, Queries: 9, Keys: 9, Of: 1 << 30}, false},
+		{tensorops.AttentionSizes{Batch: 2, Heads: 2, Queries: 9, Keys: 9, Of: 1 << 30}, true},
+		{tensorops.AttentionSizes{Batch: 1, Heads: 1, Queries: 9, Keys: 9, Whole: true, Before: 1<<31 - 10}, false},
+		{tensorops.AttentionSizes{Batch: 1, Heads: 1, Queries: 9, Keys: 9, Whole: true, Before: 1<<31 - 9}, true},
+	} {
+		if err := countable(c.sizes); errors.Is(err, tensorops.ErrUnsupported) != c.refused || (err != nil) != c.refused {
+			t.Errorf("%+v: %v", c.sizes, err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ const (
 	never  use = iota // it is refused
 	itself            // the launcher takes it
 	reads             // the launcher knows float32 alone: it gets a copy, which it reads
-	writes            // it gets room, and writes all of it, for what is rounded after
+	writes            // it gets room, and writes all of it, for what is rounded after; with FlagAccumulate, a copy
 )
 
 // uses are the operands of each operation that has a launcher, in the order of Op.T.
@@ -59,6 +59,8 @@ var uses = map[tensorops.Kind][]use{
 	tensorops.KindRouteStats:           {never, never, never, never, never, never},
 	tensorops.KindRouteCount:           {never, never},
 	tensorops.KindRouteBias:            {never, never},
+	tensorops.KindBalanceLoads:         {never, never, never, never, never},
+	tensorops.KindSourceOffsets:        {never, never},
 	tensorops.KindRowGate:              {itself, itself, never},
 	tensorops.KindRowGateGrad:          {itself, never, itself, itself, never},
 	tensorops.KindDispatch:             {itself, itself, never},
@@ -104,7 +106,7 @@ func (x *exec) launchInFloat32(o *tensorops.Op, l launcher) (err error) {
 		if !isBFloat16(o.T[i]) {
 			continue
 		}
-		if u == writes {
+		if u == writes && !o.Has(tensorops.FlagAccumulate) {
 			x.wide.T[i], err = x.float32Like(o.T[i])
 		} else {
 			x.wide.T[i], err = x.widened(o.T[i])

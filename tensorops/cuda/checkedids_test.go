@@ -128,15 +128,15 @@ func TestCheckedIDsRoom(t *testing.T) {
 		}
 		c.uploaded(tensor, tensorops.HostBytes([]int32{1, 2, 3, int32(i)}))
 	}
-	if len(c.known) != limitCheckedIDs || !slices.IsSortedFunc(c.known, func(a,
-		b idRange) int {
+	if len(c.all) != limitCheckedIDs || !slices.IsSortedFunc(c.all, func(a,
+		b knownPart[idRange]) int {
 		return int(int64(a.first) - int64(b.first))
 	}) {
-		t.Errorf("%d are known, sorted or not", len(c.known))
+		t.Errorf("%d are known, sorted or not", len(c.all))
 	}
-	for i := range c.known[1:] {
-		if c.known[i].meets(c.known[i+1].extent) {
-			t.Errorf("%v and %v have memory in common", c.known[i], c.known[i+1])
+	for i := range c.all[1:] {
+		if c.all[i].meets(c.all[i+1].extent) {
+			t.Errorf("%v and %v have memory in common", c.all[i], c.all[i+1])
 		}
 	}
 }

@@ -29,7 +29,7 @@ const routeBytes = 8 // of the word
 func readsRoutes(k tensorops.Kind) bool {
 	switch k {
 	case tensorops.KindRouteGrad, tensorops.KindRouteStats, tensorops.KindRouteCount, tensorops.KindDispatch,
-		tensorops.KindCombine, tensorops.KindWeighRows,
+		tensorops.KindCombine, tensorops.KindWeighRows, tensorops.KindSourceOffsets,
 		tensorops.KindGroupedMatMul, tensorops.KindGroupedWeightGrad, tensorops.KindGroupedColSum, tensorops.KindWeighBias:
 		return true
 	}

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -13,50 +12,88 @@ import (
 // destination uploaded after. The batch that fetches starts the collective when it completes.
 func (s *stream) reduce(f *launchBatch, op *tensorops.Op) (goOn bool, err error) {
 	r, a := &s.run, op.Collective()
-	if a.What == tensorops.AllToAllV { // its table would have to be fetched, too
-		return false, fmt.Errorf("%v: %w", a.What, tensorops.ErrUnsupported)
-	}
 	// A member's part may begin where the whole does.
-	inPlace := a.Dst.Same(a.Src) && a.Dst.SameShape(a.Src)
-	if a.What == tensorops.Barrier || a.Group.Size() <= 1 && inPlace {
+	inPlace, from, to := a.Dst.Same(a.Src) && a.Dst.SameShape(a.Src), a.Src, a.Dst
+	if a.What == tensorops.Barrier || a.Group.Size() <= 1 && inPlace && a.What != tensorops.AllToAllV {
 		f.collective, f.cause = op, op
 		r.op++
 		return false, nil
 	}
+	if a.What == tensorops.AllToAllV {
+		there, err := s.readTable(f, a.Table)
+		if !there || err != nil {
+			return false, err
+		}
+		if from, to, err = exchanged(a, tensorops.Elements[int32](r.table)); err != nil {
+			return false, err
+		}
+	}
 	if !r.host.Valid() {
-		if r.host, err = s.dev.hostTensor(a.Src); err != nil {
+		if r.host, err = s.dev.hostTensor(from); err != nil {
 			return false, err
 		}
 	}
 	if !r.result.Valid() {
 		if r.result = r.host; !inPlace {
-			if r.result, err = s.dev.hostTensor(a.Dst); err != nil {
+			if r.result, err = s.dev.hostTensor(to); err != nil {
 				return false, err
 			}
 		}
 	}
 	if !r.summed {
-		whole, err := s.fetch(f, tensorops.Bytes(r.host), a.Src)
+		whole, err := s.fetch(f, tensorops.Bytes(r.host), from)
 		if !whole || err != nil {
 			return false, err
 		}
 		onHost, args := *op, a
-		args.Dst, args.Src = r.result, r.host
+		args.Dst, args.Src, args.Table = r.result, r.host, r.table
 		args.Put(&onHost)
 		f.collective, f.cause, r.summed = &onHost, op, true
 		return false, nil
 	}
-	whole, err := s.upload(f, a.Dst, tensorops.Bytes(r.result))
+	whole, err := s.upload(f, to, tensorops.Bytes(r.result))
 	if !whole || err != nil {
 		return false, err
 	}
+	s.tables.crossed(a, r.result, r.table)
 	f.keep(r.host)
+	f.keep(r.table)
 	if !r.result.Same(r.host) {
 		f.keep(r.result)
 	}
-	r.host, r.result, r.summed = tensorops.Tensor{}, tensorops.Tensor{}, false
+	r.host, r.result, r.table, r.read, r.summed = tensorops.Tensor{}, tensorops.Tensor{}, tensorops.Tensor{}, false, false
 	r.op++
 	return true, nil
+}
+
+// readTable brings the table of an exchange of rows to the host. It is false until the batch that fetches it is complete: none is
+// needed if the host has seen the table before.
+func (s *stream) readTable(f *launchBatch, table tensorops.Tensor) (there bool, err error) {
+	r := &s.run
+	if r.read {
+		return true, nil
+	}
+	if !r.table.Valid() {
+		if r.table, err = s.dev.hostTensor(table); err != nil {
+			return false, err
+		}
+		if numbers, ok := s.tables.numbers(table); ok {
+			copy(tensorops.Elements[int32](r.table), numbers)
+			r.read = true
+			return true, nil
+		}
+	}
+	r.read, err = s.fetch(f, tensorops.Bytes(r.table), table)
+	return false, err
+}
+
+// exchanged is what an exchange of rows by a table reads and writes of its tensors.
+func exchanged(a tensorops.CollectiveArgs, table []int32) (from, to tensorops.Tensor, err error) {
+	read, written, err := a.ExchangedRows(table)
+	if err != nil {
+		return from, to, err
+	}
+	return a.Src.RowRange(0, read), a.Dst.RowRange(0, written), nil
 }
 
 // hostTensor makes a tensor like another in memory of the host's, page-locked if there is such.

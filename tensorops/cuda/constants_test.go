@@ -42,6 +42,7 @@ func TestConstants(t *testing.T) {
 		{"route.cu", "ROUTE_THREADS", routeThreads},
 		{"route.cu", "ROUTE_ROWS", routeRows},
 		{"route.cu", "ROUTE_COUNTS", tensorops.RouteCounts},
+		{"sources.cu", "SOURCE_THREADS", sourceThreads},
 		{"expert.cu", "GROUP_WARPS", groupWarps},
 		{"expert.cu", "GROUP_COLUMNS", groupColumns},
 		{"grouped.cu", "GROUPED_THREADS", groupedThreads},

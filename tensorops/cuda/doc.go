@@ -77,6 +77,9 @@
 // (kernels/turns.cuh), so every run has the same bits. Heads of more than 128 channels, and a soft cap with
 // dropout, take the kernels for float32.
 //
+// In a context group queries attend to one block of keys after another: attention_onto adds what each block makes to what the others
+// have made. Keys that come before all queries take the tensor cores if they fill whole tiles and no window hides some.
+//
 // Where documents share a sequence, attention_starts finds which tiles of queries and of keys meet, and forms of the
 // kernels that are called _starts compute those. Other runs load none of these.
 //
@@ -85,7 +88,10 @@
 // How many rows each expert has is known to the device alone. A kernel finds the tiles of rows of each expert, and the grid of the
 // product has room for the worst case (launch_grouped.go). A tile is multiplied as those of products by the kernels here, so a row is
 // bit-identical to that of such a product. Routers compute in float64, and sort the pairs of a token and an expert by counting.
-// Kernels check the places, experts and offsets that they read (checkedroutes.go). Exchanges between ranks that share experts are refused.
+// Kernels check the places, experts and offsets that they read (checkedroutes.go).
+//
+// Between ranks that share experts, the host copies only the rows that travel. It needs their number, so it keeps the table of a
+// layer's rows when the gathered table passes through it (knowntables.go): an exchange then waits for the device once, not twice.
 //
 // # bfloat16
 //

@@ -126,7 +126,7 @@ var joiners = map[tensorops.Kind]joiner{
 
 // launchers carry out the others, by kind.
 var launchers = merge(actLaunchers, normLaunchers, embedLaunchers, lossLaunchers, optimLaunchers, moveLaunchers, linearLaunchers,
-	attentionLaunchers, deltaLaunchers, sinkLaunchers, routeLaunchers, expertLaunchers, groupedLaunchers)
+	attentionLaunchers, deltaLaunchers, sinkLaunchers, routeLaunchers, expertLaunchers, groupedLaunchers, exchangeLaunchers)
 
 func merge(families ...map[tensorops.Kind]launcher) map[tensorops.Kind]launcher {
 	all := make(map[tensorops.Kind]launcher)

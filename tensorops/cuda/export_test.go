@@ -15,4 +15,4 @@ var StandIn = build
 const RaceDetector = raceDetector
 
 // Refused reports whether a case is of what this device does not know.
-func Refused(c optest.Case) bool { return slices.Contains(refused, c.Kind) || ofBlocks(c) }
+func Refused(c optest.Case) bool { return slices.Contains(refused, c.Kind) || ofRowFactors(c) }

@@ -24,6 +24,7 @@ type attentionSizes struct {
 	reach                         int32
 	maskQueries, maskKeys         int32
 	cap, inside                   float32 // of the scores; 0: none
+	offset, _                     int32
 }
 
 // attentionArgs is attention_args of attention.cuh.
@@ -58,8 +59,9 @@ func attentionSizesOf(x *exec, a tensorops.AttentionSizes, m tensorops.Mask, mat
 	if a.SoftCap > 0 {
 		s.cap, s.inside = float32(a.SoftCap), float32(a.Factor()/a.SoftCap)
 	}
-	s.reach = s.tk
-	if a.Window > 0 && a.Window < a.Keys {
+	s.offset = int32(a.Offset())
+	s.reach = s.offset + s.tq
+	if a.Window > 0 && a.Window < int(s.reach) {
 		s.window = int32(a.Window)
 		s.reach = s.window
 	}
@@ -121,24 +123,23 @@ func startTiles(x *exec, a tensorops.AttentionSizes, starts tensorops.Tensor, s 
 	s.ends = s.oldest + uint64(4*a.Batch*tiles)
 	const threads = 128
 	return launch(x, "attention_starts", grid{x: a.Batch, threads: threads}, &struct {
-		oldest, ends, starts          uint64
-		tq, tk, window, queries, keys int32
-		pad                           int32
+		oldest, ends, starts                  uint64
+		tq, tk, window, offset, queries, keys int32
 	}{
 		oldest: s.oldest, ends: s.ends, starts: s.starts,
-		tq: s.tq, tk: s.tk, window: s.window, queries: int32(queries), keys: int32(keys),
+		tq: s.tq, tk: s.tk, window: s.window, offset: s.offset, queries: int32(queries), keys: int32(keys),
 	})
 }
 
-// onlyCausal refuses what the kernels don't have, and sizes that they can't number.
-func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
-	if a.Whole || onto {
-		return fmt.Errorf("%w: attention over a sequence's keys block by block", tensorops.ErrUnsupported)
-	}
-	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries,
-		a.Of)); rows > math.MaxUint32 {
+// countable refuses sizes that the kernels can't number.
+func countable(a tensorops.AttentionSizes) error {
+	if rows := uint64(a.Batch) * uint64(a.Heads) * uint64(max(a.Queries, a.Of)); rows > math.MaxUint32 {
 		return fmt.Errorf("%w: attention has %d rows of scores, but the addresses of its mask cover only %d", tensorops.ErrUnsupported, rows,
 			uint32(math.MaxUint32))
+	}
+	if last := a.Offset() + a.Queries; last > math.MaxInt32 {
+		return fmt.Errorf("%w: the last of %d queries has position %d; the limit is %d", tensorops.ErrUnsupported, a.Queries, last,
+			math.MaxInt32)
 	}
 	return nil
 }
@@ -146,9 +147,41 @@ func onlyCausal(a tensorops.AttentionSizes, onto bool) error {
 // attention computes o and lse.
 func attention(x *exec, op *tensorops.Op) error {
 	a := op.Attention()
-	if err := onlyCausal(a.AttentionSizes, a.Onto); err != nil {
+	if err := countable(a.AttentionSizes); err != nil {
 		return err
 	}
+	if a.Onto {
+		return attendOnto(x, op, a)
+	}
+	return attend(x, op, a)
+}
+
+// attendOnto computes the attention to these keys alone, and adds it to that to other keys.
+func attendOnto(x *exec, op *tensorops.Op, a tensorops.AttentionArgs) (err error) {
+	o, lse := a.O, a.LSE
+	if a.O, err = x.float32Like(o); err != nil {
+		return err
+	}
+	if a.LSE, err = x.float32Like(lse); err != nil {
+		return err
+	}
+	if err := attend(x, op, a); err != nil {
+		return err
+	}
+	bits := halves(o)
+	return byWarps(x, mixed("attention_onto", bits), lse.Len(), &struct {
+		o, lse, partO, partLSE uint64
+		count                  int64
+		queries, heads, width  int32
+		halves                 uint32
+	}{
+		o: address(o), lse: address(lse), partO: address(a.O), partLSE: address(a.LSE), count: int64(lse.Len()),
+		queries: int32(a.Queries), heads: int32(a.Heads), width: int32(a.Width), halves: bits,
+	})
+}
+
+// attend computes the o and lse of an operation as if there were no other keys.
+func attend(x *exec, op *tensorops.Op, a tensorops.AttentionArgs) error {
 	if onTensorCores(x, op) {
 		return attentionMMA(x, a)
 	}
@@ -166,7 +199,7 @@ func attention(x *exec, op *tensorops.Op) error {
 // attentionGrad computes dq, dk and dv.
 func attentionGrad(x *exec, op *tensorops.Op) error {
 	a := op.AttentionGrad()
-	if err := onlyCausal(a.AttentionSizes, false); err != nil {
+	if err := countable(a.AttentionSizes); err != nil {
 		return err
 	}
 	if onTensorCores(x, op) {

@@ -54,8 +54,8 @@ func multipliesBF16(target string) bool {
 }
 
 // onTensorCores reports whether an attention is one for them, as it may be if it may round to
-// bfloat16: the kernels hold all channels of a head, and have a soft cap or dropout, not both. They take
-// matrices in either type.
+// bfloat16: the kernels hold all channels of a head, and have a soft cap or dropout, not both. Keys that all come before the queries
+// fill whole tiles, and no window hides them. The kernels take matrices in either type.
 func onTensorCores(x *exec, o *tensorops.Op) bool {
 	var s tensorops.AttentionSizes
 	switch o.Kind {
@@ -66,8 +66,12 @@ func onTensorCores(x *exec, o *tensorops.Op) bool {
 	default:
 		return false
 	}
-	return x.tensorCores && o.Has(tensorops.FlagBF16) && s.Width <= wideHead && (s.SoftCap == 0 || o.Mask().P == 0) && s.Factor() >= leastScale
+	return x.tensorCores && o.Has(tensorops.FlagBF16) && s.Width <= wideHead && (s.SoftCap == 0 || o.Mask().P == 0) &&
+		(!s.Whole || s.Window == 0 && s.Keys%wholeKeys == 0) && s.Factor() >= leastScale
 }
+
+// wholeKeys is what the numbers of keys of all tilings divide.
+const wholeKeys = 128
 
 // leastScale is the least factor of scores with which the lowest float32, which marks a key that is not seen, is
 // still below all scores.

@@ -12,6 +12,13 @@ const limitStagingBytes = 32 << 20
 // microbatch in flight.
 const limitCheckedIDs = 256
 
+// limitKnownTables bounds the tables of rows that a stream remembers: one for each layer with experts and microbatch in flight.
+const limitKnownTables = 256
+
+// limitTableNumbers bounds the numbers of a table that is remembered: those of 128 ranks that share 1,023 experts. A larger one is
+// fetched for each exchange.
+const limitTableNumbers = 128 << 10
+
 // minAside is the fewest bytes of a copy that goes beside the kernels. Smaller ones are
 // done sooner than two streams have met.
 const minAside = 1 << 20

@@ -14,6 +14,8 @@ type run struct {
 	offset int              // bytes of its upload or fetch that are launched
 	host   tensorops.Tensor // a collective's source in host memory
 	result tensorops.Tensor // its destination there, which may be the same
+	table  tensorops.Tensor // the table of an exchange of rows, in host memory
+	read   bool             // the table is there
 	summed bool             // the collective has been started
 }
 
@@ -23,7 +25,8 @@ func (r *run) release() {
 		r.result.Release()
 	}
 	r.host.Release()
-	r.host, r.result = tensorops.Tensor{}, tensorops.Tensor{}
+	r.table.Release()
+	r.host, r.result, r.table = tensorops.Tensor{}, tensorops.Tensor{}, tensorops.Tensor{}
 }
 
 // reset makes it ready for the next list.
@@ -80,6 +83,7 @@ func (s *stream) start(f *launchBatch, ops []tensorops.Op) (goOn bool, err error
 	if err := s.copies.settle(ops[:max(n, 1)]); err != nil {
 		return false, err
 	}
+	s.tables.passed(ops[:max(n, 1)])
 	if n > 0 {
 		done, err := s.exec.doSegment(f, ops[:n])
 		s.run.op += done

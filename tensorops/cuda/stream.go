@@ -24,6 +24,7 @@ type stream struct {
 	exec     exec
 	copies   copies
 	ids      checkedIDs
+	tables   knownTables
 	all      []*launchBatch
 	idle     chan *launchBatch // capacity limitLaunchBatches, as the next
 	launched chan *launchBatch // in the order of their launch

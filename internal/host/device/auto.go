@@ -43,7 +43,7 @@ func wantsGPU(cfg *config.Config) bool {
 	if len(cfg.Device.Ranks) > 0 {
 		asks = slices.Contains(cfg.Device.Ranks, auto)
 	}
-	// Kernels and threads are the CPU's, and contexts in parts, Muon and a narrow state are computed there alone.
+	// Kernels and threads are the CPU's, Muon and a narrow state are computed there alone, and the self-test leaves contexts in parts out.
 	return asks && cfg.Device.Kernels == auto && cfg.Device.Threads == 0 && cfg.Parallel.Context == 1 &&
 		!cfg.Muon() && !cfg.NarrowState()
 }

@@ -218,8 +218,7 @@ func (c candidate) run(ctx context.Context) (optest.Tally, error) {
 	}
 }
 
-// unoffered are the cases of what a configuration does not have on a GPU: contexts in parts, and
-// operations in Go.
+// unoffered are the cases of what "auto" computes on the CPU: contexts in parts.
 func unoffered(c optest.Case) bool {
 	return strings.Contains(c.Name, " whole") || strings.Contains(c.Name, " onto=") || strings.Contains(c.Name, " of=")
 }

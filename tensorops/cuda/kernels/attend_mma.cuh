@@ -1,4 +1,4 @@
-// Causal attention on the tensor cores: o = dropout(softmax(scores))·v.
+// Attention on the tensor cores: o = dropout(softmax(scores))·v. Queries that come after all keys see all of them, in whole tiles.
 #ifndef TROUPE_ATTEND_MMA_CUH
 #define TROUPE_ATTEND_MMA_CUH
 
@@ -62,7 +62,7 @@ template <int KEYS, bool dropped, bool capped, bool starts> __device__ inline vo
 	const float scale = capped ? 1 : s.scale * LOG2_E;
 	if (capped)
 		UNROLL for (int n = 0; n < KEYS / 16; n++) cap_all(p[n], s);
-	const int beyond = key0 - (query0 + s.tk - s.tq);
+	const int beyond = key0 - (query0 + s.offset);
 	if (beyond + KEYS - 1 > 0) // for the first of 16 queries
 		UNROLL for (int n = 0; n < KEYS / 16; n++) hide(p[n], beyond + 16 * n + lane_column() - lane_row(), -2, 1);
 	const int before = first_seen(s, query0 + 15) - key0;
@@ -109,8 +109,7 @@ template <int D, bool dropped, bool capped, bool starts> __device__ inline void 
 	const int query0 = (tiles - 1 - (int)blockIdx.x / places) * QUERIES; // those that see most begin first
 	const int row0 = (int)threadIdx.x / 32 * 16, own = query0 + row0;  // the warp's first query
 
-	const int last = query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq; // sees keys before this plus tk − tq
-	const int end = last + s.tk - s.tq, from = tile_from<starts>(s, sequence, query0, QUERIES, KEYS) * KEYS;
+	const int end = end_of_keys(s, query0 + QUERIES < s.tq ? query0 + QUERIES : s.tq), from = tile_from<starts>(s, sequence, query0, QUERIES, KEYS) * KEYS;
 
 	copy_rows<D, QUERIES>(shared.k[0], half_rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, a.step), s.width);
 	wait_for_copies();
@@ -126,7 +125,7 @@ template <int D, bool dropped, bool capped, bool starts> __device__ inline void 
 	for (int key0 = from, now = 0; key0 < end; key0 += KEYS, now ^= 1) {
 		u32 kept = 0;
 		const int first = again(own); // of the warp's queries
-		const bool sees = key0 >= first_tile(s, first, KEYS) && first < s.tq && key0 < first + 16 + s.tk - s.tq;
+		const bool sees = key0 >= first_tile(s, first, KEYS) && first < s.tq && key0 < first + 16 + s.offset;
 		if (dropped && sees) kept = kept_keys<KEYS>(s, place, own, key0);
 		wait_for_copies();
 		__syncthreads(); // all copies are there, and the other tiles have been read

@@ -27,9 +27,11 @@ struct attention_sizes {
 	int dropped;
 	int quads; // quads of every matrix are aligned
 	int window; // keys that a query sees at most; 0: all
-	int reach; // the same, and tk for all
+	int reach; // the same, and more than any key is behind a query for all
 	int mask_queries, mask_keys; // of a sequence, in the addresses of the mask
 	float cap, inside; // soft cap of the scores, 0: none; scale / cap
+	int offset; // position of the first query, where that of the first key is 0: tk − tq, or if all keys come before the queries more
+	int pad;
 };
 
 struct attention_args {
@@ -62,7 +64,13 @@ __device__ inline rows rows_of(const float *m, i64 stride, int sequence, int len
 
 // first_seen is the first key that a query sees. It may be below 0.
 __device__ inline int first_seen(const attention_sizes &s, int query) {
-	return s.window ? query + s.tk - s.tq + 1 - s.window : 0;
+	return s.window ? query + s.offset + 1 - s.window : 0;
+}
+
+// end_of_keys is behind the last key that queries before last see.
+__device__ inline int end_of_keys(const attention_sizes &s, int last) {
+	const int end = last + s.offset;
+	return end < s.tk ? end : s.tk;
 }
 
 // first_tile is the first key of the tile, of that many keys, in which a query sees its first.
@@ -73,7 +81,7 @@ __device__ inline int first_tile(const attention_sizes &s, int query, int keys) 
 
 // end_of_window is behind the last query that sees a key.
 __device__ inline int end_of_window(const attention_sizes &s, int key) {
-	const int end = key - (s.tk - s.tq) + s.reach;
+	const int end = key - s.offset + s.reach;
 	return end < s.tq ? end : s.tq;
 }
 
@@ -101,7 +109,7 @@ template <bool starts> __device__ inline int tiles_to(const attention_sizes &s, 
 // them does not exist.
 template <bool starts> __device__ inline bool unseen(const attention_sizes &s, int query, int key, int start) {
 	// How far behind the query the key is: of a later key, more than any window.
-	const u32 behind = (u32)(query + s.tk - s.tq - key);
+	const u32 behind = (u32)(query + s.offset - key);
 	return query >= s.tq || key >= s.tk || behind >= (u32)s.reach || (starts && key < start);
 }
 

@@ -30,7 +30,7 @@ template <int W, bool capped, bool starts> __device__ inline void gradient_of_ke
 	const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
 
 	float dk[W][4][4] = {}, dv[W][4][4] = {};
-	const int seen_by = key0 - (s.tk - s.tq); // and later queries, up to the end
+	const int seen_by = key0 - s.offset; // and later queries, up to the end
 	const int end = tiles_to<starts>(s, sequence, key0 / TILE, TILE, TILE) * TILE;
 	for (int head = kv_head * group; head < (kv_head + 1) * group; head++) {
 		const i64 place = (i64)sequence * s.heads + head;
@@ -88,8 +88,8 @@ template <int W, bool capped, bool starts> __device__ inline void gradient_of_qu
 		}
 	}
 	float dq[W][4][4] = {};
-	const int last = query0 + TILE < s.tq ? query0 + TILE : s.tq;
-	for (int key0 = tile_from<starts>(s, sequence, query0, TILE, TILE) * TILE; key0 < last + s.tk - s.tq; key0 += TILE) {
+	const int last = end_of_keys(s, query0 + TILE < s.tq ? query0 + TILE : s.tq);
+	for (int key0 = tile_from<starts>(s, sequence, query0, TILE, TILE) * TILE; key0 < last; key0 += TILE) {
 		const rows k = rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width);
 		const rows v = rows_of(a.v, a.v_stride, sequence, s.tk, key0, kv_head, s.width);
 		float p[4][4], ds[4][4];

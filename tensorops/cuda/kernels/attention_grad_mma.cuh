@@ -130,7 +130,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped, bool starts> str
 					bend.at[r][j] = 1 - part_of_cap * part_of_cap;
 				}
 		}
-		const int beyond = key - (query + s.tk - s.tq);
+		const int beyond = key - (query + again(s.offset));
 		if (beyond + 15 > 0) hide(p, again(beyond) + lane_row() - lane_column(), 2, -1);
 		const int before = first_seen(s, query) - key;
 		if (s.window && before + 15 > 0) hide(p, before - lane_row() + lane_column(), -2, 1);
@@ -167,7 +167,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped, bool starts> str
 	__device__ void of_band(part dk[M][D / 16], part dv[M][D / 16], int now, int band, int place, int query, int key0) const {
 		const attention_sizes &s = a.s;
 		const int row0 = (int)threadIdx.x / 32 * 16 * M, own = key0 + row0; // the warp's first key
-		if (query + BAND - 1 + s.tk - s.tq >= own && first_seen(s, query) < own + 16 * M) {
+		if (query + BAND - 1 + s.offset >= own && first_seen(s, query) < own + 16 * M) {
 			u32 kept = 0;
 			if (dropped) kept = kept_queries<M, BAND>(s, place, query, own);
 			part p[M][N] = {};
@@ -226,7 +226,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped, bool starts> str
 	__device__ int oldest(int place, int query_tile) const {
 		return tile_from<starts>(a.s, starts ? again(place) / a.s.heads : 0, query_tile * QUERIES, QUERIES, KEYS);
 	}
-	__device__ int newest(int query_tile) const { return (last_query(query_tile) + a.s.tk - a.s.tq) / KEYS; }
+	__device__ int newest(int query_tile) const { return (end_of_keys(a.s, last_query(query_tile) + 1) - 1) / KEYS; }
 	__device__ int last_query(int query_tile) const { return ((query_tile + 1) * QUERIES < a.s.tq ? (query_tile + 1) * QUERIES : a.s.tq) - 1; }
 
 	// tile_of_queries is the place of one among all heads'.
@@ -247,7 +247,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped, bool starts> str
 		if (!begins && threadIdx.x == 0) wait_for_turn(a.turns + 1 + at, newest(query_tile) - tile);
 		__syncthreads(); // it is our turn, and all gradients of the scores are there
 		const int warp = threadIdx.x / 32, queries = QUERIES > 32 ? warp / 2 * 32 : 0, channels = (QUERIES > 32 ? warp % 2 : warp) * 32;
-		const int seen = last_query(query_tile) + s.tk - s.tq - tile * KEYS + 1, limit = seen < KEYS ? seen : KEYS;
+		const int seen = last_query(query_tile) + s.offset - tile * KEYS + 1, limit = seen < KEYS ? seen : KEYS;
 		quad *const sums = a.sums + at * 8 * MMA_THREADS + threadIdx.x;
 		part dq[2][2] = {};
 		UNROLL_FOUR for (int key = 0; key < limit; key += 16) {
@@ -278,7 +278,7 @@ template <int D, int M, int QUERIES, bool dropped, bool capped, bool starts> str
 
 	// A tile of keys is seen by tiles of queries from the first one up to the end. Both are computed where they are needed.
 	__device__ int seen_by(int tile) const {
-		const int query = again(tile) * KEYS - (a.s.tk - a.s.tq);
+		const int query = again(tile) * KEYS - a.s.offset;
 		return query > 0 ? query / QUERIES : 0;
 	}
 	__device__ int end(int place, int tile) const {

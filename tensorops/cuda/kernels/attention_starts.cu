@@ -6,8 +6,8 @@ struct attention_starts_args {
 	int *oldest; // of each tile of queries: the first tile of keys that it meets
 	int *ends;   // of each tile of keys: where the tiles of queries end that meet it
 	const int *starts;
-	int tq, tk, window, queries, keys; // queries and keys of a tile
-	int pad;
+	int tq, tk, window, offset; // as in attention_sizes
+	int queries, keys; // of a tile
 };
 
 // A block has a sequence. Tiles of queries meet tiles of keys without gaps, whatever order the starts have: up to a
@@ -19,7 +19,7 @@ KERNEL(attention_starts) {
 	for (int tile = threadIdx.x; tile < tiles; tile += blockDim.x) {
 		int first = a.tk;
 		for (int query = tile * a.queries; query < a.tq && query < (tile + 1) * a.queries; query++) {
-			const int begin = a.window ? query + a.tk - a.tq + 1 - a.window : 0;
+			const int begin = a.window ? query + a.offset + 1 - a.window : 0;
 			const int start = starts[query] > begin ? starts[query] : begin;
 			first = start < first ? start : first;
 		}
@@ -30,7 +30,7 @@ KERNEL(attention_starts) {
 		int first = a.tk;
 		for (int tile = tiles - 1; tile >= 0; tile--) {
 			const int end = (tile + 1) * a.queries < a.tq ? (tile + 1) * a.queries : a.tq;
-			const int newest = (end - 1 + a.tk - a.tq) / a.keys;
+			const int newest = (end + a.offset < a.tk ? end + a.offset - 1 : a.tk - 1) / a.keys;
 			first = oldest[tile] < first ? oldest[tile] : first;
 			first = first < 0 ? 0 : first;
 			oldest[tile] = first / a.keys < newest ? first / a.keys : newest;

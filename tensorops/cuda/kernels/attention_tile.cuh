@@ -1,4 +1,4 @@
-// Causal attention: o = dropout(softmax(scores))·v.
+// Attention: o = dropout(softmax(scores))·v.
 #ifndef TROUPE_ATTENTION_TILE_CUH
 #define TROUPE_ATTENTION_TILE_CUH
 
@@ -29,8 +29,8 @@ template <int W, bool capped, bool starts> __device__ inline void attend(const a
 	const rows q = rows_of(a.q, a.q_stride, sequence, s.tq, query0, head, s.width);
 	float o[W][4][4] = {};
 	float top[4] = {LOWEST, LOWEST, LOWEST, LOWEST}, sum[4] = {0, 0, 0, 0};
-	const int last = query0 + TILE < s.tq ? query0 + TILE : s.tq; // sees keys before this plus tk − tq
-	for (int key0 = tile_from<starts>(s, sequence, query0, TILE, TILE) * TILE; key0 < last + s.tk - s.tq; key0 += TILE) {
+	const int end = end_of_keys(s, query0 + TILE < s.tq ? query0 + TILE : s.tq);
+	for (int key0 = tile_from<starts>(s, sequence, query0, TILE, TILE) * TILE; key0 < end; key0 += TILE) {
 		float score[4][4];
 		dot_rows(score, q, rows_of(a.k, a.k_stride, sequence, s.tk, key0, kv_head, s.width), s, room);
 		UNROLL for (int i = 0; i < 4; i++) {
@@ -64,7 +64,7 @@ template <int W, bool capped, bool starts> __device__ inline void attend(const a
 		const int query = query0 + ty * 4 + i;
 		if (query < s.tq && tx == 0 && c0 == 0) a.lse[place * s.tq + query] = top[i] + logf(sum[i]);
 		UNROLL for (int w = 0; w < W; w++)
-			UNROLL for (int j = 0; j < 4; j++) o[w][i][j] = starts && sum[i] == 0 ? 0 : o[w][i][j] / sum[i];
+			UNROLL for (int j = 0; j < 4; j++) o[w][i][j] = sum[i] == 0 ? 0 : o[w][i][j] / sum[i]; // 0: it sees no key
 	}
 	write_window<W>(a.o + ((i64)sequence * s.tq + query0) * a.o_stride + (i64)head * s.width, a.o_stride, s.tq - query0, o, c0, s);
 }

@@ -27,6 +27,20 @@ __device__ inline i64 one_of(const int *numbers, i64 at, i64 limit, const route_
 	return -1;
 }
 
+// running_sum is the sum of the numbers of a block's threads up to this one's. sums has room for one of each, and the last is then
+// the sum of all. A barrier must come before sums is used again.
+__device__ inline int running_sum(int *sums, int own) {
+	sums[threadIdx.x] = own;
+	__syncthreads();
+	for (int apart = 1; apart < (int)blockDim.x; apart *= 2) {
+		const int more = (int)threadIdx.x >= apart ? sums[threadIdx.x - apart] : 0;
+		__syncthreads();
+		sums[threadIdx.x] += more;
+		__syncthreads();
+	}
+	return sums[threadIdx.x];
+}
+
 // sigmoid is 1/(1 + e^−x) in float64, as the CPU's device computes it.
 __device__ inline double sigmoid(float x) { return 1 / (1 + exp(-(double)x)); }
 

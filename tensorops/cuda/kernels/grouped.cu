@@ -30,15 +30,7 @@ KERNEL(grouped_tiles) {
 		i64 from = 0, to = 0;
 		if (expert < a.experts) from = a.offsets[expert * a.parts], to = a.offsets[(expert + 1) * a.parts];
 		const int own = (int)((to - from + a.wide - 1) / a.wide);
-		sums[threadIdx.x] = own;
-		__syncthreads();
-		for (int apart = 1; apart < (int)blockDim.x; apart *= 2) {
-			const int more = (int)threadIdx.x >= apart ? sums[threadIdx.x - apart] : 0;
-			__syncthreads();
-			sums[threadIdx.x] += more;
-			__syncthreads();
-		}
-		int *const tiles = a.tiles + 3 * (before + sums[threadIdx.x] - own);
+		int *const tiles = a.tiles + 3 * (before + running_sum(sums, own) - own);
 		for (int i = 0; i < own; i++) {
 			tiles[3 * i] = expert;
 			tiles[3 * i + 1] = (int)(from + (i64)i * a.wide);

@@ -1,11 +1,8 @@
 // Routers of experts: tensorops/list_route.go has the formulas. A warp has a token. Scores are computed in float64, as on
 // the CPU's device, since a choice depends on the last bit of a score; beside the experts' products that is little.
-#include "expert.cuh"
+#include "route.cuh"
 
-#define SIGMOID_FLOOR 1e-20 // tensorops.SigmoidFloor
 #define LOWEST __uint_as_float(0xff800000u) // −∞
-
-__device__ inline int lane_of() { return threadIdx.x % 32; }
 
 // pick is one of several numbers by its rank; at < 0: none.
 struct pick {
@@ -205,15 +202,8 @@ KERNEL(route_offsets) {
 				total += count;
 			}
 		}
-		sums[threadIdx.x] = total;
-		__syncthreads();
-		for (int apart = 1; apart < (int)blockDim.x; apart *= 2) {
-			const int more = (int)threadIdx.x >= apart ? sums[threadIdx.x - apart] : 0;
-			__syncthreads();
-			sums[threadIdx.x] += more;
-			__syncthreads();
-		}
-		if (e < a.width) a.offsets[e + 1] = before + sums[threadIdx.x];
+		const int sum = running_sum(sums, total);
+		if (e < a.width) a.offsets[e + 1] = before + sum;
 		before += sums[blockDim.x - 1];
 		__syncthreads();
 	}
@@ -238,9 +228,6 @@ KERNEL(route_places) {
 		a.places[chunk.first + i] = place;
 	}
 }
-
-// A row whose experts are all −1 is left out of loads, statistics and gradients.
-__device__ inline bool left_out(const int *experts, i64 row, int k) { return experts[row * k] == -1; }
 
 struct route_loads_args {
 	int *loads; // [runs][width], which was 0

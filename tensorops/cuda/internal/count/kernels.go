@@ -7,7 +7,7 @@ var kernels = make(map[string]costOf)
 
 func init() {
 	for _, family := range []map[string]costOf{actKernels, normKernels, lossKernels, embedKernels, moveKernels, optimKernels, productKernels(),
-		attentionKernels(), deltaKernels(), routeKernels, expertKernels, groupedKernels()} {
+		attentionKernels(), deltaKernels(), routeKernels, exchangeKernels, expertKernels, groupedKernels()} {
 		maps.Copy(kernels, family)
 	}
 }

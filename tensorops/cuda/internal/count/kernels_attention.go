@@ -13,6 +13,7 @@ type (
 		Reach                         int32
 		MaskQueries, MaskKeys         int32
 		Cap, Inside                   float32
+		Offset, Pad                   int32
 	}
 	attentionArgs struct {
 		O, LSE, Q, K, V                    uint64
@@ -28,9 +29,8 @@ type (
 	}
 	// Of attention_starts.cu.
 	attentionStartsArgs struct {
-		Oldest, Ends, Starts          uint64
-		TQ, TK, Window, Queries, Keys int32
-		Pad                           int32
+		Oldest, Ends, Starts                  uint64
+		TQ, TK, Window, Offset, Queries, Keys int32
 	}
 	// Of attend_mma.cuh and attention_grad_mma.cuh.
 	attentionMMAArgs struct {
@@ -62,11 +62,22 @@ type (
 		Queries, Heads, Width     int32
 		Halves                    uint32
 	}
+	// Of attention_onto.cu.
+	ontoArgs struct {
+		O, LSE, PartO, PartLSE uint64
+		Count                  int64
+		Queries, Heads, Width  int32
+		Halves                 uint32
+	}
 )
 
 // queries is a matrix with a row for each query and all heads, and keys one with a row for each key.
 func (s *attentionSizes) queries(at uint64, stride, sequences int64) Operand {
-	return matrix(at, sequences*int64(s.TQ), int64(s.Heads)*int64(s.Width), stride, 4).again()
+	all := matrix(at, sequences*int64(s.TQ), int64(s.Heads)*int64(s.Width), stride, 4)
+	if s.Window != 0 && s.Offset >= s.TK { // some may see no key
+		return all.some()
+	}
+	return all.again()
 }
 
 // keys are all, but for those that no window reaches, or that come before all documents.
@@ -95,7 +106,8 @@ func (s *attentionSizes) documents(sequences int64, queries, keys int32) []Opera
 // pairs are how many queries and keys of a sequence and head see each other, if all are of one document.
 func (s *attentionSizes) pairs() (n float64) {
 	for i := range int(s.TQ) {
-		n += float64(min(i+1+int(s.TK-s.TQ), int(s.Reach)))
+		end := min(i+1+int(s.Offset), int(s.TK))
+		n += float64(max(end-max(i+1+int(s.Offset-s.Reach), 0), 0))
 	}
 	return n
 }
@@ -206,6 +218,12 @@ func attentionKernels() map[string]costOf {
 		c.writes(array(a.DSinks, heads, 4))
 		c.reads(array(a.DSinks, heads, 4), either(a.DO, elements, a.Halves, 0), either(a.O, elements, a.Halves, 1),
 			array(a.LSE, a.Rows*heads, 4).again(), array(a.Sinks, heads, 4).again())
+	})
+	all["attention_onto"] = line(Attention, func(a *ontoArgs, _ *Event, c *Cost) {
+		elements := a.Count * int64(a.Width)
+		o, lse := either(a.O, elements, a.Halves, 0).some(), array(a.LSE, a.Count, 4) // a query that sees no key keeps its own
+		c.writes(o, lse.some())
+		c.reads(o, lse, array(a.PartO, elements, 4).some(), array(a.PartLSE, a.Count, 4).again())
 	})
 	return all
 }

@@ -55,6 +55,21 @@ type (
 	}
 )
 
+// Arguments of sources.cu and balance.cu.
+type (
+	sourceOffsetsArgs struct {
+		Offsets, Table              uint64
+		Fault                       fault
+		Sources, Experts, Rank, Pad int32
+	}
+	balanceRowsArgs struct {
+		DLogits, Losses, Scores, Loads, Experts uint64
+		Weight                                  float64
+		Rows                                    int64
+		Width, K, Sigmoids, Pad                 int32
+	}
+)
+
 // Arguments of expert.cu.
 type (
 	dispatchArgs struct {
@@ -184,6 +199,28 @@ var routeKernels = map[string]costOf{
 		bias := array(a.Bias, a.Experts, 4).some()
 		c.writes(bias)
 		c.reads(bias, array(a.Counts, a.Experts, 4).again())
+	}),
+}
+
+var exchangeKernels = map[string]costOf{
+	"source_offsets": line(Experts, func(a *sourceOffsetsArgs, _ *Event, c *Cost) {
+		c.writes(array(a.Offsets, int64(a.Experts)+1, 4))
+		c.reads(array(a.Table, int64(a.Sources)*(int64(a.Experts)+1), 4).again())
+	}),
+	"balance_rows": line(Experts, func(a *balanceRowsArgs, _ *Event, c *Cost) {
+		width := int64(a.Width)
+		dlogits := array(a.DLogits, a.Rows*width, 4).some() // rows that are left out have none
+		c.writes(dlogits, array(a.Losses, a.Rows, 8))
+		c.reads(dlogits, array(a.Scores, a.Rows*width, 4).some(), array(a.Loads, width, 4).again(), array(a.Experts, a.Rows*int64(a.K),
+			4).some())
+	}),
+	"balance_sum": line(Experts, func(a *struct {
+		Sum, Losses uint64
+		Rows        int64
+	}, _ *Event, c *Cost) {
+		sum := array(a.Sum, 1, 8)
+		c.writes(sum)
+		c.reads(sum, array(a.Losses, a.Rows, 8))
 	}),
 }
 
