@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/tensorops"
 )
@@ -47,19 +48,20 @@ func (l *local) keepRescued(holder int) (all []*shadow) {
 // equal is a rank that saves from the kept stage of another one, which has the same weights and optimizer state. It can do nothing else.
 type equal struct {
 	Compute
-	of      ReplicaSaver
-	replica int // which of the ranks with the same state it is
+	of ReplicaSaver
+	// Its place among the replicas, and among the ranks with the same experts.
+	replica, copy int
 }
 
 // ReplicaSaver is a Compute that can save as another rank that has the same weights and optimizer state, at the same time as it saves for
 // its own one.
 type ReplicaSaver interface {
-	SaveAs(l *tensorops.List, copies tensorops.Arena, replica int) []stages.Saved
+	SaveAs(l *tensorops.List, copies tensorops.Arena, replica, copy int) []stages.Saved
 }
 
 // Save records copies of the other stage's tensors. That one has its state: the scheduler asks for it when all stages are ready.
 func (e equal) Save(l *tensorops.List, copies tensorops.Arena) []stages.Saved {
-	return e.of.SaveAs(l, copies, e.replica)
+	return e.of.SaveAs(l, copies, e.replica, e.copy)
 }
 
 // Close does nothing: the tensors are the other stage's.
@@ -71,11 +73,11 @@ func (l *local) equalTo(rank int) Compute {
 	if l.spec.Rescue == nil || l.spec.Copies == nil {
 		return nil
 	}
-	all := l.spec.Copies(rank)
-	for _, other := range all {
+	for _, other := range l.spec.Copies(rank) {
 		if k := l.spec.kept(other); k != nil && other != rank {
 			if of, ok := k.stage.(ReplicaSaver); ok {
-				return equal{k.stage, of, slices.Index(all, rank)}
+				_, copy := l.spec.Grid.ExpertPlace(rank)
+				return equal{k.stage, of, slices.Index(l.spec.Grid.Group(rank, grid.Copies), rank), copy}
 			}
 		}
 	}

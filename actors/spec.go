@@ -305,9 +305,12 @@ func (s *Spec) sharers() int {
 	n := 1
 	if s.Grid != nil {
 		n = s.Grid.Size(grid.Tensor)
-		if s.SplitState {
+		switch {
+		case s.SplitState:
 			n *= s.Grid.Size(grid.Copies) // of experts, the ranks of all groups
-		} else {
+		case s.Grid.WholeExperts():
+			n = max(n, s.Grid.Size(grid.Expert))
+		default:
 			n *= s.Grid.Size(grid.Expert)
 		}
 	}

@@ -109,11 +109,11 @@ func (s *Spec) slot(rank int) int {
 // normSlot is slot for a part of a parameter's norm. Of the experts' matrices, the ranks with the same experts report parts that
 // follow each other. They are added in the order of the elements, as if each rank had all experts.
 func (s *Spec) normSlot(rank, param int) int {
-	if s.Grid == nil || s.Grid.Size(grid.Expert) == 1 || s.Experts == nil || !s.Experts(param) {
+	if s.Grid == nil || !s.Grid.HasExpertGroups() || s.Experts == nil || !s.Experts(param) {
 		return s.slot(rank)
 	}
 	place, group := s.Grid.ExpertPlace(rank)
-	return s.slot(s.Grid.Group(rank, grid.Copies)[place*s.Grid.Size(grid.ExpertCopies)+group])
+	return s.slot(s.Grid.ExpertSharers(rank)[place*s.Grid.Size(grid.ExpertCopies)+group])
 }
 
 // checkWorld compares the grid with the tables.

@@ -43,11 +43,19 @@ func TestExpertGroups(t *testing.T) {
 		"pipeline.schedule=1f1b", "parallel.expert_overlap=true"}), Workers: 4})
 	sameRun(t, want, out, 6)
 	// In tensor groups, and cut from context groups and replicas, beside such groups whose ranks have all experts.
-	for grid, expert := range map[string]string{"parallel.tensor=2": "parallel.expert=2", "parallel.context=2": "parallel.expert=4"} {
+	// With whole experts, cut from tensor groups and replicas.
+	for _, c := range []struct {
+		grid   []string
+		expert string
+	}{
+		{[]string{"parallel.tensor=2"}, "parallel.expert=2"},
+		{[]string{"parallel.context=2"}, "parallel.expert=4"},
+		{[]string{"parallel.tensor=2", "parallel.expert_tensor=1"}, "parallel.expert=4"},
+	} {
 		want, out = filepath.Join(t.TempDir(), "want"), filepath.Join(t.TempDir(), "out")
-		sets := slices.Concat(sets, []string{"parallel.data=2", grid})
+		sets := slices.Concat(sets, []string{"parallel.data=2"}, c.grid)
 		trainHere(t, command{Config: smallRun, Sets: keys(t, want, sets)})
-		g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{expert}), Workers: 4})
+		g.train(t, command{Config: smallRun, Sets: keys(t, out, sets, []string{c.expert}), Workers: 4})
 		sameRun(t, want, out, 6)
 	}
 }

@@ -96,6 +96,16 @@ var gridTable = []struct {
 	{"cp2 dp2 ep4, experts", []string{moe, "parallel.context=2", "parallel.data=2", "parallel.expert=4"}, nil, "cp2 dp2, experts"},
 	{"pp2 cp2 dp2 ep2, experts", []string{moe, "parallel.context=2", "parallel.data=2", "parallel.expert=2", "pipeline.stages=2"},
 		[]string{"zb-h1"}, "cp2 dp2, experts"},
+	// Whole experts in tensor groups, whose ranks share them or not.
+	{"tp2 dp2, whole experts", []string{moe, "parallel.tensor=2", "parallel.data=2", "parallel.expert_tensor=1"}, nil, ""},
+	{"tp2 dp2 ep4, whole experts", []string{moe, "parallel.tensor=2", "parallel.data=2", "parallel.expert_tensor=1", "parallel.expert=4"},
+		nil, "tp2 dp2, whole experts"},
+	{"tp2 dp2 ep2 zero-1, whole experts", []string{moe, "parallel.tensor=2", "parallel.data=2", "parallel.expert_tensor=1",
+		"parallel.expert=2", "parallel.zero=1"}, nil, "tp2 dp2, whole experts"},
+	{"tp2 ep2 pp2 sequence, whole experts", []string{moe, "parallel.tensor=2", "parallel.sequence=true", "parallel.expert_tensor=1",
+		"parallel.expert=2", "pipeline.stages=2"}, []string{"zb-h1"}, ""},
+	{"tp2 cp2 ep4, whole experts", []string{moe, "parallel.tensor=2", "parallel.context=2", "parallel.expert_tensor=1",
+		"parallel.expert=4"}, nil, ""},
 	// In a U the edge has the first layers, the last ones and the loss; between are stages that are neither first nor last,
 	// or the last stage alone.
 	{"u pp2", slices.Concat(edge(2), []string{"pipeline.stages=2", "pipeline.schedule=u-shape", "pipeline.layout=Et|tttt|tL"}), nil, ""},

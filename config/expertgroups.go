@@ -1,11 +1,49 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
+
+// WholeExperts reports whether the ranks of tensor groups have whole experts.
+func (c *Config) WholeExperts() bool {
+	return c.Parallel.ExpertTensor == 1 && slices.Max(c.Parallel.Tensor) > 1
+}
+
+// expertTensor checks the number of ranks that share each expert.
+func (c *checker) expertTensor() {
+	n, p := c.Parallel.ExpertTensor, c.Parallel
+	if !c.clean("parallel.expert_tensor") || n == 0 {
+		return
+	}
+	refuse := func(other string, wrong bool, sentence, hint string) {
+		if c.clean(other) && wrong {
+			c.disagree("parallel.expert_tensor", other, sentence, hint)
+		}
+	}
+	size, least := slices.Max(p.Tensor), slices.Min(p.Tensor)
+	switch {
+	case n > 1 && (n != size || n != least):
+		refuse("parallel.tensor", true, fmt.Sprintf("is neither 1 nor %s", c.say("parallel.tensor")),
+			"leave expert_tensor out to divide each expert as other layers, or set it to 1 for whole experts")
+	case size == 1:
+	case size != least:
+		refuse("parallel.tensor", true, "needs one size of the tensor groups for all stages", "set tensor to one number, or leave "+
+			"expert_tensor out")
+	default:
+		refuse("model.experts", c.Model.From == "" && c.Model.Experts == 0, "is set, but the model has no experts",
+			"leave expert_tensor out, or use a family with experts")
+		refuse("pipeline.post_validation", c.Pipeline.PostValidation,
+			"makes ranks exchange what they route in each layer, but post_validation may stop a rank in the middle of a step",
+			"set post_validation = false")
+	}
+}
 
 // expertGroups checks what ranks that share experts cannot do.
 func (c *checker) expertGroups() {
+	c.expertTensor()
 	n := c.Parallel.Expert
-	if !c.clean("parallel.expert") || n == 1 {
+	if !c.clean("parallel.expert", "parallel.expert_tensor") || n == 1 {
 		return
 	}
 	refuse := func(other string, wrong bool, sentence, hint string) {
@@ -13,7 +51,14 @@ func (c *checker) expertGroups() {
 			c.disagree("parallel.expert", other, sentence, hint)
 		}
 	}
-	if copies := c.Parallel.Data * c.Parallel.Context; copies%n > 0 {
+	copies := c.Parallel.Data * c.Parallel.Context
+	if c.WholeExperts() {
+		if ranks := copies * slices.Max(c.Parallel.Tensor); ranks%n > 0 {
+			c.disagree("parallel.expert", "parallel.data", fmt.Sprintf("does not divide the %d ranks with the same layers "+
+				"(parallel.tensor × parallel.data × parallel.context)", ranks), "use a divisor of that number, or more replicas")
+			return
+		}
+	} else if copies%n > 0 {
 		c.disagree("parallel.expert", "parallel.data", fmt.Sprintf("does not divide the %d ranks with the same layers (parallel.data × "+
 			"parallel.context)", copies), "use a divisor of that number, or more replicas")
 		return

@@ -478,8 +478,12 @@ type Parallel struct {
 	// Replicas of the pipeline, which share the microbatches of a step. Default: 1.
 	Data int `toml:"data"`
 	// Ranks, of those with the same layers, that share the experts. Each has a part of them, and all else as replicas have it. It must
-	// divide parallel.data × parallel.context. Tokens travel to the ranks of their experts and back. Default: 1.
+	// divide parallel.data × parallel.context, with parallel.expert_tensor = 1 also × parallel.tensor. Tokens travel to the ranks of
+	// their experts and back. Default: 1.
 	Expert int `toml:"expert"`
+	// Ranks that share each expert: 0 or the number in parallel.tensor, or 1. With 1 a rank of a tensor group has whole experts, and sends
+	// them its own part of the tokens. Default: 0.
+	ExpertTensor int `toml:"expert_tensor"`
 	// Ranks that share a layer also share its positions, in norms, dropout and between stages. Default: false.
 	Sequence bool `toml:"sequence"`
 	// ZeRO level; 1: replicas share the optimizer state; 2: gradients, too; 3: weights, too. With parallel.expert, the ranks with the same

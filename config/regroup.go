@@ -32,5 +32,8 @@ func (c *Config) sharing() string {
 	if c.Parallel.Sequence && g.Size(grid.Tensor) > 1 {
 		tensor += " with shared positions"
 	}
+	if g.WholeExperts() {
+		tensor += " with whole experts"
+	}
 	return fmt.Sprintf("%s × cp %d × dp %d", tensor, g.Size(grid.Context), g.Size(grid.Data))
 }

@@ -15,6 +15,11 @@ func TestRegrouped(t *testing.T) {
 			"was trained with tp 2 × cp 1 × dp 1 and continues with tp 1 × cp 1 × dp 2"},
 		{[]string{"parallel.tensor=2"}, []string{"parallel.tensor=2", "parallel.sequence=true"},
 			"was trained with tp 2 × cp 1 × dp 1 and continues with tp 2 with shared positions × cp 1 × dp 1"},
+		{[]string{"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=1"}, []string{"parallel.tensor=2",
+			"model.family=mixtral", "parallel.expert_tensor=1", "parallel.expert=2"}, ""},
+		{[]string{"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=2"}, []string{"parallel.tensor=2",
+			"model.family=mixtral", "parallel.expert_tensor=1"}, "was trained with tp 2 × cp 1 × dp 1 and continues with " +
+			"tp 2 with whole experts × cp 1 × dp 1"},
 		{nil, []string{"parallel.tensor=[1, 2]", "pipeline.stages=2"},
 			"was trained with tp 1 × cp 1 × dp 1 and continues with tp [1 2] × cp 1 × dp 1"},
 	} {

@@ -240,7 +240,7 @@ func (c *checker) parallel() {
 		return
 	}
 	sizes := c.GridSizes()
-	sizes.World, sizes.Expert = 0, 0 // expertGroups checks the latter
+	sizes.World, sizes.Expert, sizes.ExpertTensor = 0, 0, 0 // expertGroups checks the latter two
 	g, err := grid.New(sizes)
 	switch {
 	case err != nil:
@@ -323,7 +323,7 @@ func (c *Config) SharesWeights() bool {
 func (c *Config) GridSizes() grid.Sizes {
 	p := c.Parallel
 	return grid.Sizes{Tensor: p.Tensor, Context: p.Context, Pipeline: c.Pipeline.Stages, Data: p.Data, Order: p.Order, World: p.World,
-		Expert: p.Expert}
+		Expert: p.Expert, ExpertTensor: p.ExpertTensor}
 }
 
 // Ranks returns the number of ranks in the grid.

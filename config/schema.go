@@ -202,6 +202,7 @@ var schema = []field{
 	{key: "parallel.context", example: "2", unit: "ranks", check: whole(1, maxRanks), free: true},
 	{key: "parallel.data", example: "2", unit: "replicas", check: whole(1, maxRanks), free: true},
 	{key: "parallel.expert", example: "2", unit: "ranks", check: whole(1, maxRanks), free: true},
+	{key: "parallel.expert_tensor", example: "1", unit: "ranks", check: whole(0, maxRanks), free: true},
 	{key: "parallel.sequence", example: "true", free: true},
 	{key: "parallel.zero", example: "1", unit: "level", check: whole(0, 3), free: true},
 	{key: "parallel.overlap", example: "false", free: true},

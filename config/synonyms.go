@@ -81,6 +81,7 @@ var synonyms = map[string]synonym{
 	"pipeline_model_parallel_size": {"pipeline.stages", ""}, "tp": {"parallel.tensor", ""}, "tensor_parallel_size": {"parallel.tensor", ""},
 	"tensor_model_parallel_size": {"parallel.tensor", ""}, "cp": {"parallel.context", ""}, "context_parallel_size": {"parallel.context", ""},
 	"ep": {"parallel.expert", ""}, "expert_parallel_size": {"parallel.expert", ""}, "expert_model_parallel_size": {"parallel.expert", ""},
+	"etp": {"parallel.expert_tensor", ""}, "expert_tensor_parallel_size": {"parallel.expert_tensor", ""},
 	"overlap_moe_expert_parallel_comm": {"parallel.expert_overlap", ""}, "moe_shared_expert_overlap": {"parallel.expert_overlap", ""},
 	"dp": {"parallel.data", ""}, "data_parallel": {"parallel.data", ""}, "replicas": {"parallel.data", ""},
 	"zero_stage":               {"parallel.zero", ""},

@@ -132,8 +132,8 @@ func (b *block) layer(c *pass, s *blockState, x tensorops.Tensor) tensorops.Tens
 	s.o = b.mixer.forward(c, s.mixer, n)
 	s.h = b.residual(c, c.branch(&b.proj, s.o, x), &b.after1, &s.ends[0], x, b.drops[0])
 	n, s.stats2 = b.norm2.forward(c, s.h)
-	n = c.gathered(n)
-	y := b.residual(c, b.ffn.forward(c, s.ffn, n, s.h), &b.after2, &s.ends[1], s.h, b.drops[1])
+	n = b.ffnRows(c, n)
+	y := b.add(c, b.ffnTotal(c, b.ffn.forward(c, s.ffn, n, s.h)), &b.after2, &s.ends[1], s.h, b.drops[1])
 	if b.input != nil {
 		y = b.input.forward(c, b, &s.input, s.carried.input, y)
 	}
@@ -151,7 +151,11 @@ func (c *pass) branch(m *linear, x, skip tensorops.Tensor) tensorops.Tensor {
 
 // residual records skip + factor·dropout(after(y)). It owns y, a branch's output.
 func (b *block) residual(c *pass, y tensorops.Tensor, after *norm, e *branchEnd, skip tensorops.Tensor, s site) tensorops.Tensor {
-	y = c.total(y)
+	return b.add(c, c.total(y), after, e, skip, s)
+}
+
+// add is residual for an output that the ranks of a tensor group have added.
+func (b *block) add(c *pass, y tensorops.Tensor, after *norm, e *branchEnd, skip tensorops.Tensor, s site) tensorops.Tensor {
 	if !after.absent {
 		e.y = y
 		var n tensorops.Tensor
@@ -187,8 +191,14 @@ func (b *block) sum(c *pass, y, x, skip tensorops.Tensor, s site) {
 
 // branchGrad returns the gradient of residual's projection. If that is dy itself, it must be kept,
 // so the gradient of the skip needs its own memory. Otherwise the skip's gradient may use dy's
-// memory.
-func (b *block) branchGrad(c *pass, dy tensorops.Tensor, after *norm, e *branchEnd, s site) (projection, skip tensorops.Tensor) {
+// memory. all: the projection's has all positions, otherwise those of dy.
+func (b *block) branchGrad(c *pass, dy tensorops.Tensor, after *norm, e *branchEnd, s site, all bool) (projection, skip tensorops.Tensor) {
+	gathered := func(t tensorops.Tensor) tensorops.Tensor {
+		if !all {
+			return t
+		}
+		return c.gathered(t)
+	}
 	d := dy // of the branch's output
 	if c.drops(s) {
 		d = c.AllocLike(dy)
@@ -213,13 +223,13 @@ func (b *block) branchGrad(c *pass, dy tensorops.Tensor, after *norm, e *branchE
 		} else if e.dy = d; !own {
 			skip = c.AllocLike(dy)
 		}
-		return c.gathered(projection), skip
-	case !own && c.sequence():
+		return gathered(projection), skip
+	case !own && all && c.sequence():
 		return c.gather(dy), dy
 	case !own:
 		return dy, c.AllocLike(dy)
 	}
-	return c.gathered(d), dy
+	return gathered(d), dy
 }
 
 func (b *block) inputGrad(c *pass, st state, dy tensorops.Tensor) tensorops.Tensor {
@@ -245,21 +255,29 @@ func (b *block) layerGrad(c *pass, s *blockState, dy tensorops.Tensor) tensorops
 	if b.input != nil {
 		dy, s.carried.dinput = b.input.inputGrad(c, b, &s.input, s.carried.input, dy)
 	}
-	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1])
+	own := b.ownRows(c)
+	dm, dh := b.branchGrad(c, dy, &b.after2, &s.ends[1], b.drops[1], !own)
 	s.dm = dm
-	n := c.gatherAhead(&b.norm2, s.h)
+	var n ahead
+	if !own {
+		n = c.gatherAhead(&b.norm2, s.h)
+	}
 	s.dn2 = b.ffn.inputGrad(c, s.ffn, s.h, dm, func() tensorops.Tensor {
 		if all := n.wait(c); all.Valid() { // experts may need it sooner
 			n = ahead{}
 			return all
 		}
-		return c.gathered(b.norm2.recompute(c, s.h))
+		return b.ffnRows(c, b.norm2.recompute(c, s.h))
 	})
 	all := n.wait(c)
-	s.dn2 = c.totalBeside(s.dn2, func() { b.ffnWeightGrad(c, s, all, true) })
+	if own {
+		s.dn2 = c.fromOwnRows(s.dn2)
+	} else {
+		s.dn2 = c.totalBeside(s.dn2, func() { b.ffnWeightGrad(c, s, all, true) })
+	}
 	s.didNorms[0] = b.norm2.grads(c, dh, s.dn2, s.h, s.stats2, dy)
 
-	da, dx := b.branchGrad(c, dh, &b.after1, &s.ends[0], b.drops[0])
+	da, dx := b.branchGrad(c, dh, &b.after1, &s.ends[0], b.drops[0], true)
 	s.da = da
 	n = c.gatherAhead(&b.norm1, s.x)
 	do := c.AllocLike(s.o)
@@ -311,7 +329,7 @@ func (b *block) ffnWeightGrad(c *pass, s *blockState, n tensorops.Tensor, early 
 			free(c.List, &s.dm)
 		}
 		if !n.Valid() {
-			n = c.gathered(b.norm2.recompute(c, s.h))
+			n = b.ffnRows(c, b.norm2.recompute(c, s.h))
 		}
 		return n
 	})

@@ -125,9 +125,12 @@ func (c *pass) runs() []run {
 }
 
 // residualRuns returns the part of them that the residual stream has on this rank.
-func (c *pass) residualRuns() (own []run) {
-	from := c.firstPosition()
-	to := from + c.positions()
+func (c *pass) residualRuns() []run {
+	return c.runsIn(c.firstPosition(), c.firstPosition()+c.positions())
+}
+
+// runsIn returns the part of the runs in the rows [from, to) of each sequence, as runs of a tensor that has only these.
+func (c *pass) runsIn(from, to int) (own []run) {
 	for _, r := range c.runs() {
 		if lo, hi := max(r.lo, from), min(r.hi, to); lo < hi {
 			own = append(own, run{lo - from, hi - from, r.first + lo - r.lo})

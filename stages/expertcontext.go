@@ -2,8 +2,9 @@ package stages
 
 import "github.com/troupe-ml/troupe/tensorops"
 
-// expertcontext.go has what layers with experts do in a context group. Each rank routes its own positions. Only the balance loss needs
-// those of the others: its gradient is that of a product of an expert's load and the sum of its shares, where the load is held fixed. So
+// expertcontext.go has what layers with experts do in a context group, and in a tensor group with whole experts (expertrows.go). Each rank
+// routes its own positions. Only the balance loss needs those of the others: its gradient is that of a product of an expert's load and the
+// sum of its shares, where the load is held fixed. So
 // ranks tell each other the loads; they are whole numbers, which add up exactly. The shares of each rank are part of a sum, like all
 // gradients and statistics.
 //
@@ -35,13 +36,14 @@ func (f *expertFFN) beginCount(c *pass, s *expertState) {
 	if c.mb.Extra > 0 {
 		n.experts = c.withoutExtra(s.experts)
 	}
-	if c.stage.opts.Context.size() <= 1 || f.spec.balancesGlobally() { // see beginLoads, whose ranks include these
+	group := c.stage.opts.Context
+	if group.size() <= 1 && !c.routesPart() || f.spec.balancesGlobally() { // see beginLoads, whose ranks include these
 		return
 	}
 	if f.spec.balance == 0 && c.stage.routers[f] == nil { // a loss without weight is a figure of the step, unless the layer is frozen
 		return
 	}
-	n.loadSum = f.beginLoadSum(c, s, max(f.spec.route(c.mb.Sequences).Sequences, 1), c.stage.opts.Context.Group)
+	n.loadSum = f.beginLoadSum(c, s, max(f.spec.route(c.mb.Sequences).Sequences, 1), group.Group)
 }
 
 // routeGrad returns the options of the router's gradient, after a wait for the loads.
@@ -56,9 +58,10 @@ func (f *expertFFN) routeGrad(c *pass, s *expertState) tensorops.RouteOpts {
 func (c *pass) withoutExtra(experts tensorops.Tensor) tensorops.Tensor {
 	own, last := c.AllocLike(experts), c.whole()-c.mb.Extra
 	c.Copy(own, experts)
+	from, to := c.routedPositions()
 	for b := range c.mb.Sequences {
-		for _, r := range c.runs() {
-			first := b * c.mb.Positions
+		for _, r := range c.routedRuns() {
+			first := b * (to - from)
 			if from := min(r.lo+max(last-r.first, 0), r.hi); from < r.hi && own.Valid() {
 				c.Fill(own.RowRange(first+from, first+r.hi), -1)
 			}

@@ -42,7 +42,8 @@ func (f *expertFFN) heldRows(c *pass) int {
 	if alone {
 		return f.pairs(c)
 	}
-	return min(f.spec.perToken, f.spec.count/x.size()) * (c.rows() + (x.size()-1)*max(x.Rows, c.rows()))
+	rows := c.routedRows()
+	return min(f.spec.perToken, f.spec.count/x.size()) * (rows + (x.size()-1)*max(x.Rows, rows))
 }
 
 // exchanging are rows on their way, until end.
@@ -94,7 +95,7 @@ func (c *pass) end(all ...*exchanging) {
 	c.times.begin(c.List)
 }
 
-// beginDispatch sends the experts their rows of x.
+// beginDispatch sends the experts their rows of x, which has those that this rank routes.
 func (f *expertFFN) beginDispatch(c *pass, s *expertState, x tensorops.Tensor) exchanging {
 	rows := c.Alloc(c.inner(), f.pairs(c), x.Cols())
 	c.Dispatch(rows, x, s.places)
@@ -172,7 +173,9 @@ func (f *expertFFN) beginNorm(c *pass, s *expertState, norm func() tensorops.Ten
 		return exchanging{}
 	}
 	s.early.n = norm()
-	return f.beginDispatch(c, s, s.early.n)
+	own := c.routed(s.early.n)
+	defer c.freePart(own, s.early.n)
+	return f.beginDispatch(c, s, own)
 }
 
 // addExpertGrad adds the gradient of the experts' matrices, for each source by itself.

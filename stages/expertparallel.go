@@ -9,7 +9,8 @@ import (
 
 // ExpertParallel describes the group of ranks that share the experts of their layers. Each rank has an equal part of the experts,
 // whole or in a tensor group a part of each, and everything else as the ranks of DataParallel have it: the group is a part of
-// DataParallel's group, consecutive ranks of it. Each rank routes its own microbatch, or its positions of one, sends its tokens to the
+// DataParallel's group, consecutive ranks of it; with Whole, of the ranks of the tensor groups of all its ranks. Each rank routes its own
+// microbatch, or its positions of one, sends its tokens to the
 // ranks of their experts and gets the results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the
 // same passes in the same order. With the zero value the stage has all experts.
 //
@@ -22,6 +23,10 @@ type ExpertParallel struct {
 	Group tensorops.Group
 	// Copies has the ranks with the same experts, one of each group, in DataParallel's order; nil: there is one group.
 	Copies tensorops.Group
+	// Whole gives the ranks of a tensor group whole experts. Each rank routes a part of the positions of a microbatch: see expertrows.go.
+	Whole bool
+	// Alone says that no other rank has all weights of this one. Without Whole the sizes of the groups say it.
+	Alone bool
 	// Rows is the largest number of tokens that any rank has of a microbatch, with its padding.
 	Rows int
 	// Overlap lets the other pass of an overlapped pair, and a shared expert, compute while tokens travel: see ActTogether. It changes
@@ -59,16 +64,18 @@ func (m *Model) CheckExperts(size int) error {
 // checkExpertGroups checks a stage's expert groups against its other groups.
 func (o *Options) checkExpertGroups() error {
 	x := o.Experts
-	if x.size() == 1 {
+	if x.size() == 1 && !o.wholeExperts() {
 		return nil
 	}
-	copies := 1
+	all, ranks, copies := o.Data.size(), "with the same layers", 1
+	if o.wholeExperts() {
+		all, ranks = all*o.Tensor.size(), "of the tensor groups with the same layers"
+	}
 	if x.Copies != nil {
 		copies = x.Copies.Size()
 	}
-	if x.size()*copies != o.Data.size() {
-		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks with the same layers", ErrModel, copies, x.size(),
-			o.Data.size())
+	if x.size()*copies != all {
+		return fmt.Errorf("%w: %d expert groups of %d ranks are not the %d ranks %s", ErrModel, copies, x.size(), all, ranks)
 	}
 	return nil
 }
@@ -79,7 +86,7 @@ func (m *Model) cutExperts(u use) use {
 	p.experts = true
 	if x := m.expert; x.size() > 1 {
 		n := p.Whole[0] / x.size()
-		if m.tensor.size() > 1 {
+		if m.tensor.size() > 1 && !x.Whole {
 			cutExpertsOfPart(p, x.rank()*n, (x.rank()+1)*n)
 			return u
 		}
@@ -89,8 +96,11 @@ func (m *Model) cutExperts(u use) use {
 	return u
 }
 
-// divided reports whether the ranks of an expert group have different parts of a parameter.
-func (s *Stage) divided(p *Param) bool { return p.experts && s.opts.Experts.size() > 1 }
+// divided reports whether the ranks with the same numbers of a parameter are those of ExpertParallel: an expert group has different parts
+// of it, or a tensor group has whole experts.
+func (s *Stage) divided(p *Param) bool {
+	return p.experts && (s.opts.Experts.size() > 1 || s.opts.wholeExperts())
+}
 
 // copiesOf returns the ranks with the same numbers of a parameter, of which this is one; nil: there is no other.
 func (s *Stage) copiesOf(p *Param) tensorops.Group { return s.copiesIn(s.divided(p)) }

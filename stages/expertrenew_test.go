@@ -89,15 +89,15 @@ func TestShadowInExpertGroup(t *testing.T) {
 // TestSaveAsInExpertGroup: a rank of an expert group saves as the rank of another group with the same experts what that one saves.
 func TestSaveAsInExpertGroup(t *testing.T) {
 	const ranks, group = 4, 2
+	dry := func(place, members int) tensorops.Group { return tensorops.DryGroup{Place: place, Members: members} }
 	for name, c := range withParts {
 		m := newModel(t, c)
 		of := make([]*stages.Stage, ranks)
 		for rank := range of {
+			o := stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: dry(rank, ranks)},
+				Experts: stages.ExpertParallel{Group: dry(rank%group, group), Copies: dry(rank/group, ranks/group)}}
 			var err error
-			if of[rank], err = stages.NewStage(m, tensorops.NewDryStream(), []stages.ChunkSpec{{Last: len(m.Symbols())}},
-				stages.Options{Optimizer: adamw, Data: stages.DataParallel{Group: tensorops.DryGroup{Place: rank, Members: ranks}},
-					Experts: stages.ExpertParallel{Group: tensorops.DryGroup{Place: rank % group, Members: group},
-						Copies: tensorops.DryGroup{Place: rank / group, Members: ranks / group}}}); err != nil {
+			if of[rank], err = stages.NewStage(m, tensorops.NewDryStream(), []stages.ChunkSpec{{Last: len(m.Symbols())}}, o); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -111,7 +111,7 @@ func TestSaveAsInExpertGroup(t *testing.T) {
 		for rank, st := range of {
 			other := (rank + group) % ranks
 			want := names(of[other].Save(tensorops.NewDryStream().NewList(), copies))
-			got := names(st.SaveAs(tensorops.NewDryStream().NewList(), copies, other/group))
+			got := names(st.SaveAs(tensorops.NewDryStream().NewList(), copies, other, other/group))
 			if !slices.Equal(got, want) || other == 0 && len(got) == 0 {
 				t.Errorf("%s: as rank %d, rank %d saves %q, want %q", name, other, rank, got, want)
 			}
@@ -121,6 +121,40 @@ func TestSaveAsInExpertGroup(t *testing.T) {
 			if err := st.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestSaveAsWithWholeExperts: of two tensor groups with whole experts, which two consecutive ranks share, a rank saves as the one with the
+// same place in the other what that one saves.
+func TestSaveAsWithWholeExperts(t *testing.T) {
+	dry := func(place int) tensorops.Group { return tensorops.DryGroup{Place: place, Members: 2} }
+	m := newModel(t, wholeModels()["mixtral"])
+	of := make([]*stages.Stage, 4)
+	for rank := range of {
+		o := stages.Options{Optimizer: adamw, Tensor: stages.TensorParallel{Group: dry(rank % 2)},
+			Data:    stages.DataParallel{Group: dry(rank / 2)},
+			Experts: stages.ExpertParallel{Group: dry(rank % 2), Copies: dry(rank / 2), Whole: true}}
+		var err error
+		if of[rank], err = stages.NewStage(m, tensorops.NewDryStream(), []stages.ChunkSpec{{Last: len(m.Symbols())}}, o); err != nil {
+			t.Fatal(err)
+		}
+		defer of[rank].Close() //nolint:errcheck // a dry stage
+	}
+	copies := tensorops.NewHostMemory(0).NewArena("saved")
+	defer copies.Close()
+	names := func(all []stages.Saved) (names []string) {
+		for _, v := range all {
+			names = append(names, v.Name)
+		}
+		return names
+	}
+	for rank, st := range of {
+		other := (rank + 2) % 4
+		want := names(of[other].Save(tensorops.NewDryStream().NewList(), copies))
+		got := names(st.SaveAs(tensorops.NewDryStream().NewList(), copies, other/2, other/2))
+		if !slices.Equal(got, want) || other < 2 && len(got) == 0 {
+			t.Errorf("as rank %d, rank %d saves %q, want %q", other, rank, got, want)
 		}
 	}
 }

@@ -75,8 +75,8 @@ func (f *expertFFN) linears() []*linear {
 	return f.shared.linears()
 }
 
-// pairs returns the number of pairs of a position and one of its experts.
-func (f *expertFFN) pairs(c *pass) int { return c.rows() * f.spec.perToken }
+// pairs returns the number of pairs of a position that this rank routes and one of its experts.
+func (f *expertFFN) pairs(c *pass) int { return c.routedRows() * f.spec.perToken }
 
 // product records the product of the experts' rows x with their matrices, and their biases, to a new tensor.
 func (f *expertFFN) product(c *pass, s *expertState, x tensorops.Tensor, w use, dtype tensorops.DType, out int) tensorops.Tensor {
@@ -93,16 +93,18 @@ func (f *expertFFN) inputProduct(c *pass, dx, dy tensorops.Tensor, w use, offset
 	c.GroupedMatMul(dx, dy, c.weight(w), offsets, o)
 }
 
-// dispatch returns the experts' rows of x.
+// dispatch returns the experts' rows of x, which has all positions.
 func (f *expertFFN) dispatch(c *pass, s *expertState, x tensorops.Tensor) tensorops.Tensor {
-	e := f.beginDispatch(c, s, x)
+	own := c.routed(x)
+	e := f.beginDispatch(c, s, own)
+	c.freePart(own, x)
 	c.end(&e)
 	return e.came
 }
 
-// route records the choice of experts from the norm's output.
+// route records the choice of experts from the norm's output, for the rows that this rank routes.
 func (f *expertFFN) route(c *pass, s *expertState, n tensorops.Tensor) {
-	rows, k := c.rows(), f.spec.perToken
+	rows, k := c.routedRows(), f.spec.perToken
 	s.scores, s.weights = c.Alloc(tensorops.Float32, rows, f.spec.count), c.Alloc(tensorops.Float32, rows, k)
 	s.experts, s.places = c.Alloc(tensorops.Int32, rows, k), c.Alloc(tensorops.Int32, rows, k)
 	s.offsets = c.Alloc(tensorops.Int32, f.spec.count+1)
@@ -132,8 +134,10 @@ func (f *expertFFN) jittered(c *pass, n tensorops.Tensor) tensorops.Tensor {
 
 func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) tensorops.Tensor {
 	s, width := st.(*expertState), n.Cols()
-	f.route(c, s, n)
-	sent := f.beginDispatch(c, s, n)
+	own := c.routed(n)
+	f.route(c, s, own)
+	sent := f.beginDispatch(c, s, own)
+	c.freePart(own, n)
 	meanwhile := f.hidesBehindShared(c)
 	var more tensorops.Tensor // of the shared expert
 	if meanwhile {
@@ -156,9 +160,11 @@ func (f *expertFFN) forward(c *pass, st feedForwardState, n, skip tensorops.Tens
 	c.Free(g)
 	back := f.begin(c, s, out, true)
 	c.end(&back)
-	y := c.ofPositions(skip, c.mb.Positions)
-	c.Combine(y, back.came, s.places, s.weights)
+	y := c.ofPositions(skip, f.positions(c))
+	part := c.partOf(y)
+	c.Combine(part, back.came, s.places, s.weights)
 	c.Free(back.came)
+	c.putPart(y, part)
 	if f.shared != nil {
 		if !meanwhile {
 			more = f.shared.forward(c, s.shared, n, skip)
@@ -175,7 +181,8 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	o.Sources = sources
 	f.beginCount(c, s)
 	loads := f.beginLoads(c, s)
-	sent, weights, bias, ofNorm := f.beginDispatch(c, s, dy), f.beginWeights(c, s), f.beginBias(c), f.beginNorm(c, s, norm)
+	own := c.routed(dy)
+	sent, weights, bias, ofNorm := f.beginDispatch(c, s, own), f.beginWeights(c, s), f.beginBias(c), f.beginNorm(c, s, norm)
 	meanwhile := f.hidesBehindShared(c)
 	if meanwhile {
 		f.shared.innerGrad(c, s.shared, dy)
@@ -214,23 +221,26 @@ func (f *expertFFN) inputGrad(c *pass, st feedForwardState, x, dy tensorops.Tens
 	c.end(&ofWeights, &back)
 
 	dweights := f.weightGrads(c, s, ofWeights.came)
-	f.weighBias(c, s, dweights, dy, bias.came)
+	f.weighBias(c, s, dweights, own, bias.came)
+	c.freePart(own, dy)
 	s.dlogits = c.AllocLike(s.scores)
 	losses, logits := c.lossesOnce(f.routeGrad(c, s), s.logits)
 	c.RouteGrad(s.dlogits, dweights, s.scores, s.choices(), s.offsets, logits, losses)
 	c.Free(dweights)
 	f.endLoads(c, s, loads)
-	dn := c.sumOf(x, 2)
-	c.Combine(dn, back.came, s.places, tensorops.Tensor{})
+	dn := f.inputSum(c, x)
+	part := c.partOf(dn)
+	c.Combine(part, back.came, s.places, tensorops.Tensor{})
 	c.Free(back.came)
 	if c.drops(f.spec.jitter) {
-		din := c.AllocLike(dn)
+		din := c.AllocLike(part)
 		c.MatMul(din, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{BF16: o.BF16})
-		c.jitter(dn, din, dn, f.spec.jitter)
+		c.jitter(part, din, part, f.spec.jitter)
 		c.Free(din)
 	} else {
-		c.MatMul(dn, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
+		c.MatMul(part, s.dlogits, c.weight(f.router), tensorops.MatMulOpts{Accumulate: true, BF16: o.BF16})
 	}
+	c.putPart(dn, part)
 	if f.shared != nil {
 		if !meanwhile {
 			f.shared.innerGrad(c, s.shared, dy)
@@ -266,11 +276,11 @@ func (f *expertFFN) weightGrad(c *pass, st feedForwardState, dy tensorops.Tensor
 		f.shared.upGrads(c, s.shared, n)
 	}
 	if !f.router.frozen() {
-		in := f.jittered(c, n)
+		own := c.routed(n)
+		in := f.jittered(c, own)
 		c.MatMul(c.grad(f.router), s.dlogits, in, tensorops.MatMulOpts{TransA: true, Accumulate: true, BF16: c.stage.opts.BF16})
-		if in != n {
-			c.Free(in)
-		}
+		c.freePart(in, own)
+		c.freePart(own, n)
 	}
 	c.Free(n)
 	s.drop(c.List)

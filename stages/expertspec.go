@@ -180,7 +180,9 @@ func (f *decoder) experts(m *Model, spec layerSpec, at string) feedForward {
 	m.cutBiases(ffn.biases)
 	n.files(ffn, at, hidden)
 	if x.router.Bias {
-		ffn.bias = m.loadBias(at+n.bias, x.count, x.biasRate)
+		if ffn.bias = m.loadBias(at+n.bias, x.count, x.biasRate); m.expert.Whole { // each rank counts its own rows
+			ffn.bias = parted(ffn.bias, byHeads)
+		}
 	}
 	if x.sharedWidth > 0 {
 		ffn.shared = f.sharedExpert(m, spec, at)

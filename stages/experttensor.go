@@ -13,14 +13,15 @@ import (
 // router. All of it is linear, so only the layer's output and the gradient of its input are added in a pass. The router's gradient
 // is added at the end of the step.
 //
-// With expert groups, whose ranks have the same place in their tensor groups, a rank has a part of each of its experts.
+// With expert groups, whose ranks have the same place in their tensor groups, a rank has a part of each of its experts. With
+// ExpertParallel.Whole none of this holds: see expertrows.go.
 
-// checkExpertWidths checks that size ranks can share the experts' widths.
-func (m *Model) checkExpertWidths(size int) error {
+// checkExpertWidths checks that size ranks can share the experts' widths; whole: only that of the shared expert.
+func (m *Model) checkExpertWidths(size int, whole bool) error {
 	switch x := m.Config.Experts; {
 	case x.none():
 		return nil
-	case x.Width%size != 0:
+	case !whole && x.Width%size != 0:
 		return fmt.Errorf("%w: tensor parallelism of %d: it does not divide the width of an expert, %d: use a divisor of that width",
 			ErrModel, size, x.Width)
 	case x.SharedWidth > 0 && x.SharedWidth < size:
@@ -29,8 +30,11 @@ func (m *Model) checkExpertWidths(size int) error {
 	return nil
 }
 
-// byWidth splits one kind of matrix of all experts, [E, out, in], by a dimension.
+// byWidth splits one kind of matrix of all experts, [E, out, in], by a dimension, unless a rank has whole experts.
 func (m *Model) byWidth(u use, dim int) use {
+	if m.expert.Whole {
+		return u
+	}
 	return m.cut(u, Split{dim, 1, u.param.Whole[dim]})
 }
 
@@ -60,17 +64,20 @@ func (m *Model) cutBiases(b *expertBiases) {
 
 // cutAdapter splits an adapter as that of a linear layer: see addAdapter. A rank of an expert group has that of its own experts.
 func (m *Model) cutAdapter(a *expertAdapter, of int) *expertAdapter {
-	if of == ofDown {
+	switch {
+	case m.expert.Whole:
+	case of == ofDown:
 		a.a, a.b = m.byWidth(a.a, 2), parted(a.b, byHeads)
-	} else {
+	default:
 		a.a, a.b = parted(a.a, byHeads), m.byWidth(a.b, 1)
 	}
 	a.a, a.b = m.cutExperts(a.a), m.cutExperts(a.b)
 	return a
 }
 
-// addsOnce reports whether this rank adds what the ranks of its tensor group must add once to a sum of their parts.
-func (c *pass) addsOnce() bool { return c.tensor().rank() == 0 }
+// addsOnce reports whether this rank adds what the ranks of its tensor group must add once to a sum of their parts. If each has rows of
+// its own, each adds it to these.
+func (c *pass) addsOnce() bool { return c.routesPart() || c.tensor().rank() == 0 }
 
 // lossesOnce returns the options and the logits of a RouteGrad: one rank of a tensor group adds the gradients of the router's losses.
 func (c *pass) lossesOnce(o tensorops.RouteOpts, logits tensorops.Tensor) (tensorops.RouteOpts, tensorops.Tensor) {

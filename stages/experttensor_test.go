@@ -132,7 +132,7 @@ func TestTensorExpertsMemory(t *testing.T) {
 }
 
 // crew makes one team of the ranks of replicas, each a tensor group, in which ranks of a number of replicas with the same place in their
-// groups share the experts.
+// groups share the experts; with o.Experts.Whole so many consecutive ranks of all.
 func crew(t *testing.T, m *stages.Model, o stages.Options, replicas, tensor, group int) *team {
 	t.Helper()
 	w := &team{t: t, model: m, specs: []stages.ChunkSpec{{Last: len(m.Symbols())}}, group: make([]*collective.Group, replicas*tensor)}
@@ -163,23 +163,35 @@ func crew(t *testing.T, m *stages.Model, o stages.Options, replicas, tensor, gro
 			}
 		})
 	}
+	var sharers [][]int // the ranks from which expert groups are cut
 	for place := range tensor {
 		var ranks []int
 		for replica := range replicas {
 			ranks = append(ranks, replica*tensor+place)
 		}
 		join("dp", ranks, func(o *stages.Options, g *collective.Group) { o.Data.Group = g })
-		if group == 1 {
+		if !o.Experts.Whole {
+			sharers = append(sharers, ranks)
+		}
+	}
+	rows := 2 * m.Config.Context
+	if o.Experts.Whole {
+		rows /= tensor
+		sharers = [][]int{nil}
+		for rank := range options {
+			sharers[0] = append(sharers[0], rank)
+		}
+	}
+	for _, ranks := range sharers {
+		if group == 1 && !o.Experts.Whole {
 			continue
 		}
-		for first := 0; first < replicas; first += group {
-			join("ep", ranks[first:first+group], func(o *stages.Options, g *collective.Group) {
-				o.Experts.Group, o.Experts.Rows = g, 2*m.Config.Context
-			})
+		for first := 0; first < len(ranks) && group > 1; first += group {
+			join("ep", ranks[first:first+group], func(o *stages.Options, g *collective.Group) { o.Experts.Group, o.Experts.Rows = g, rows })
 		}
 		for first := range group {
 			var copies []int
-			for i := first; i < replicas; i += group {
+			for i := first; i < len(ranks); i += group {
 				copies = append(copies, ranks[i])
 			}
 			join("edp", copies, func(o *stages.Options, g *collective.Group) {

@@ -8,7 +8,8 @@ type feedForward interface {
 	uses() []use
 	linears() []*linear
 	newState() feedForwardState
-	// forward returns the branch's output, like skip but of all positions, from the norm's output n. It owns n.
+	// forward returns the branch's output, like skip but of all positions, from the norm's output n. It owns n. Experts may take and
+	// return a part of the positions instead: see block.ownRows.
 	forward(c *pass, st feedForwardState, n, skip tensorops.Tensor) (y tensorops.Tensor)
 	// inputGrad returns the gradient of n, this rank's part of a sum over a tensor group, from that of the
 	// output. x is the residual stream's tensor. norm recomputes n, for a part that needs it before weightGrad.

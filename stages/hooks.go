@@ -28,7 +28,7 @@ func (noHook) afterGradients(*pass)        {}
 // hooksOf returns the hooks of a stage with these options.
 func (s *Stage) hooksOf() (all hooks) {
 	o := &s.opts
-	if o.Context.size() > 1 || o.Tensor.Sequence {
+	if o.Context.size() > 1 || o.Tensor.Sequence || o.wholeExperts() {
 		all = append(all, sharedPositions{stage: s})
 	}
 	if o.Data.splitsWeights() {

@@ -68,7 +68,7 @@ func (m *inputBranch) forward(c *pass, b *block, s *inputState, input, x tensoro
 
 // inputGrad returns the gradient of x from that of the sum, which it owns, and that of the input.
 func (m *inputBranch) inputGrad(c *pass, b *block, s *inputState, input, dy tensorops.Tensor) (dx, dinput tensorops.Tensor) {
-	s.dz, dx = b.branchGrad(c, dy, &m.after, &s.end, m.drop)
+	s.dz, dx = b.branchGrad(c, dy, &m.after, &s.end, m.drop, true)
 	dinput = c.AllocLike(s.u)
 	m.proj.inputGrad(c, dinput, s.dz, false)
 	s.du = c.AllocLike(s.u)

@@ -33,6 +33,9 @@ func (s *Stage) sections(p *Param) int {
 		return 1
 	}
 	a, b := s.opts.Data.size(), p.Whole[0]
+	if s.opts.wholeExperts() {
+		a *= s.opts.Tensor.size()
+	}
 	for b > 0 {
 		a, b = b, a%b
 	}
@@ -75,7 +78,7 @@ func (s *Stage) partLen(p *Param) int { return s.partition(p).each }
 // splits reports whether this rank has only its part of a parameter's optimizer state.
 func (s *Stage) splits(p *Param) bool {
 	_, size := s.copyOf(p)
-	return s.opts.Data.Zero > 0 && size > 1
+	return s.opts.Data.splits() && size > 1
 }
 
 // blockedState reports whether the numbers of the optimizer state have a scale for each block.

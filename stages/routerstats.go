@@ -11,7 +11,7 @@ import (
 type RouterStats struct {
 	Layer   int       // index in Model.Symbols
 	Rows    float64   // tokens
-	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens; in a context group a part of it
+	AuxLoss float64   // the balance loss of each microbatch, without its weight, times its tokens; see Stage.RouterStats
 	Entropy float64   // of the scores, in nats; of sigmoids divided by their sum
 	ZLoss   float64   // the z-loss of each token, without its weight; 0 if the weight is 0
 	Counts  []float64 // tokens by expert
@@ -67,7 +67,8 @@ func (s *Stage) allocateRouters(l *tensorops.List) {
 }
 
 // RouterStats records the end of a step's statistics, and begins those of the next step. The returned function returns
-// them after the list has completed, in the model's order. Of a tensor group, only the first rank returns any: all route the same tokens.
+// them after the list has completed, in the model's order. Of a tensor group, only the first rank returns any: all route the same tokens,
+// unless they have whole experts. Where ranks share the positions of a microbatch, each returns its part of the sums.
 func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 	for _, t := range s.routed {
 		l.Fetch(tensorops.HostBytes(t.host), t.sums)
@@ -76,7 +77,7 @@ func (s *Stage) RouterStats(l *tensorops.List) func() []RouterStats {
 		}
 		t.clear(l)
 	}
-	if s.opts.Tensor.rank() > 0 { // the ranks of a tensor group route the same tokens
+	if s.opts.Tensor.rank() > 0 && !s.opts.wholeExperts() { // the ranks of a tensor group route the same tokens
 		return func() []RouterStats { return nil }
 	}
 	return func() (all []RouterStats) {

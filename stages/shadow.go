@@ -167,5 +167,8 @@ func (s *Stage) Gradients() (all []Gradient) {
 
 // alone reports whether no other rank has all of the state of this one: it has no replicas, or shares the experts with all of them.
 func (o *Options) alone() bool {
+	if o.wholeExperts() && o.Data.size() > 1 {
+		return !o.Data.splits() && o.Experts.Alone
+	}
 	return !o.Data.splits() && (o.Data.size() == 1 || o.Experts.size() == o.Data.size())
 }

@@ -311,7 +311,7 @@ func (s *Stage) allocate() error {
 			for place, used := range here {
 				switch {
 				case s.opts.onlyState:
-				case used && place == h.place() && s.opts.Data.size() > 1: // allocated by layFlat
+				case used && place == h.place() && (s.opts.Data.size() > 1 || s.divided(p)): // allocated by layFlat or layExperts
 				case used && place == h.place() && s.brief(h): // allocated by openGrad
 				case used && place == h.place():
 					h.g[place] = s.allocGrad(l, h)
@@ -330,8 +330,10 @@ func (s *Stage) allocate() error {
 		s.byParam[i] = h
 		s.local = append(s.local, h)
 	}
-	if s.opts.Data.size() > 1 && !s.opts.Inference && !s.opts.onlyState {
-		s.layFlat(l)
+	if !s.opts.Inference && !s.opts.onlyState {
+		if s.opts.Data.size() > 1 {
+			s.layFlat(l)
+		}
 		s.layExperts(l)
 	}
 	s.layHomes()

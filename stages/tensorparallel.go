@@ -10,7 +10,8 @@ import (
 
 // TensorParallel describes the group of ranks that share the layers of a stage. Each rank of the
 // group holds a slice of every large parameter (Param.Split), computes with it, and adds its
-// results to those of the others. Of experts it has a part of each: see experttensor.go. All ranks
+// results to those of the others. Of experts it has a part of each (see experttensor.go), or with
+// ExpertParallel.Whole some whole ones. All ranks
 // record the same passes in the same order. With the zero value the stage holds whole layers.
 //
 // A sum over ranks is rounded in another order than that of one product. So the size of the group
@@ -38,7 +39,12 @@ func (t TensorParallel) rank() int {
 }
 
 // CheckTensor checks that size ranks can share the model's layers. The error is ErrModel.
-func (m *Model) CheckTensor(size int) error {
+func (m *Model) CheckTensor(size int) error { return m.checkTensor(size, false) }
+
+// CheckWholeExperts is CheckTensor for ranks that have whole experts: see ExpertParallel.Whole.
+func (m *Model) CheckWholeExperts(size int) error { return m.checkTensor(size, true) }
+
+func (m *Model) checkTensor(size int, whole bool) error {
 	c := m.Config
 	switch {
 	case size <= 1:
@@ -65,13 +71,13 @@ func (m *Model) CheckTensor(size int) error {
 	case c.FFN < size || c.Vocab < size:
 		return fmt.Errorf("%w: tensor parallelism of %d exceeds the ffn of %d or the vocabulary of %d", ErrModel, size, c.FFN, c.Vocab)
 	}
-	return m.checkExpertWidths(size)
+	return m.checkExpertWidths(size, whole)
 }
 
 // shard returns the model of one rank of the groups: the same layers and parameters, with the sizes
 // of its slices.
 func (m *Model) shard(t TensorParallel, x ExpertParallel) (*Model, error) {
-	if err := errors.Join(m.CheckTensor(t.size()), m.CheckExperts(x.size())); err != nil || t.size() <= 1 && x.size() <= 1 {
+	if err := errors.Join(m.checkTensor(t.size(), x.Whole), m.CheckExperts(x.size())); err != nil || t.size() <= 1 && x.size() <= 1 {
 		return m, err
 	}
 	if r := t.rank(); r < 0 || r >= t.size() {
@@ -184,10 +190,11 @@ func (s *Stage) sumBucket(l *tensorops.List, bucket []partGrad, n int) {
 }
 
 // answers reports whether this rank reports a parameter's norm and saves it: the first of the ranks
-// with the same slice.
+// with the same slice. Of whole experts each rank reports its part.
 func (s *Stage) answers(p *Param) bool {
 	t := s.opts.Tensor
-	return t.size() <= 1 || t.rank() == 0 || p.Split.Units > 0 && t.rank()%p.Split.replicas(t.size()) == 0
+	return t.size() <= 1 || p.experts && s.opts.wholeExperts() || t.rank() == 0 ||
+		p.Split.Units > 0 && t.rank()%p.Split.replicas(t.size()) == 0
 }
 
 // elements returns the number of elements of a shape.

@@ -51,9 +51,14 @@ func (h sharedPositions) share(f *inFlight) error {
 		return err
 	}
 	f.mb = own
-	if t := h.stage.opts.Tensor; t.Sequence && f.mb.Positions%t.size() != 0 {
+	switch t := h.stage.opts.Tensor; {
+	case f.mb.Positions%t.size() == 0:
+	case t.Sequence:
 		return fmt.Errorf("%w: microbatch %d has %d positions, which sequence parallelism of %d cannot share equally", ErrInput, f.mb.Index,
 			f.mb.Positions, t.size())
+	case h.stage.opts.wholeExperts():
+		return fmt.Errorf("%w: microbatch %d has %d positions, which a tensor group of %d ranks with whole experts cannot route in equal "+
+			"parts", ErrInput, f.mb.Index, f.mb.Positions, t.size())
 	}
 	return nil
 }
@@ -161,10 +166,10 @@ func (c *pass) dropout(y, x, skip tensorops.Tensor, s site) {
 	c.masked(y, x, skip, s, c.positions(), c.residualRuns(), c.Dropout)
 }
 
-// jitter records x with random factors, plus skip, for the positions that the ranks of a tensor group have together: see
-// tensorops.List.Jitter.
+// jitter records x with random factors, plus skip, for the positions that this rank routes: see tensorops.List.Jitter.
 func (c *pass) jitter(y, x, skip tensorops.Tensor, s site) {
-	c.masked(y, x, skip, s, c.mb.Positions, c.runs(), c.Jitter)
+	from, to := c.routedPositions()
+	c.masked(y, x, skip, s, to-from, c.routedRuns(), c.Jitter)
 }
 
 // masked records an operation with the random bits of a site, on tensors with some positions of each sequence, whose runs are given.

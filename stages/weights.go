@@ -110,18 +110,18 @@ func (s *Stage) SaveWeights(l *tensorops.List, copies tensorops.Arena) []Saved {
 }
 
 // SaveAs is Save of another replica of the stage, from this one: both have the same weights and optimizer state, in expert groups the same
-// experts. The list fails if each has parts of its own, as with ZeRO.
-func (s *Stage) SaveAs(l *tensorops.List, copies tensorops.Arena, replica int) []Saved {
+// experts. replica is its place in the group of DataParallel, and copy that among the ranks with the same experts. The list fails if each
+// has parts of its own, as with ZeRO.
+func (s *Stage) SaveAs(l *tensorops.List, copies tensorops.Arena, replica, copy int) []Saved {
 	if s.opts.Data.splits() {
 		l.Fail(fmt.Errorf("%w: replica %d has parts of its own, which this one cannot save", ErrInput, replica))
 		return nil
 	}
 	return s.save(l, copies, true, func(p *Param) int {
 		if s.divided(p) {
-			return replica
+			return copy
 		}
-		group := s.opts.Experts.size()
-		return replica*group + s.opts.Data.rank()%group
+		return replica
 	})
 }
 
@@ -197,8 +197,15 @@ func (s *Stage) FrozenTypes() map[int]tensorops.DType {
 
 // SavedBytes returns the bytes of the copies of Save, without and of the optimizer state.
 func (s *Stage) SavedBytes() (weights, state int64) {
+	return s.savedBytes(func(*Param) bool { return true })
+}
+
+// SavedExpertBytes returns those of the parameters that the rank's expert group divides, or that it has whole in a tensor group.
+func (s *Stage) SavedExpertBytes() (weights, state int64) { return s.savedBytes(s.divided) }
+
+func (s *Stage) savedBytes(of func(*Param) bool) (weights, state int64) {
 	for _, h := range s.local {
-		if !s.saves(h) {
+		if !s.saves(h) || !of(h.param) {
 			continue
 		}
 		if h.splitsWeight {

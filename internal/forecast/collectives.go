@@ -336,7 +336,7 @@ func undivided(b *plan.Plan) (*plan.Plan, error) {
 	}
 	cfg := *b.Config()
 	cfg.Parallel.Tensor, cfg.Parallel.Context, cfg.Parallel.Sequence = []int{1}, 1, false
-	cfg.Parallel.Expert, cfg.Parallel.ExpertOverlap = 1, false
+	cfg.Parallel.Expert, cfg.Parallel.ExpertTensor, cfg.Parallel.ExpertOverlap = 1, 0, false
 	cfg.Parallel.Edges, cfg.Parallel.World = "auto", 0
 	cfg.Pipeline.Layout = b.Layout().String() // which costs may have decided
 	var table []byte
@@ -415,7 +415,12 @@ func (g grouped) endMS(b *plan.Plan, stage int, weights int64, costs *Costs, wit
 	updateMS := costs.UpdateNS * float64(weights) / 1e6
 	norms := updateMS * normShare / (tensor * copies)
 	update := updateMS * (1 - normShare) / tensor
-	if sharing > 1 { // a rank adds the gradients of its experts, which it has for each rank of the group, and updates only its experts
+	if b.Grid().WholeExperts() { // all of an expert, in a tensor group
+		experts := b.TrainedExperts(stage)
+		norms += 4 * experts * costs.AddNS / 1e6
+		update = costs.UpdateNS / 1e6 * (1 - normShare) * ((float64(weights)-experts)/tensor + experts/sharing)
+	} else if sharing > 1 {
+		// A rank adds the gradients of its experts, which it has for each rank of the group, and updates only its experts.
 		experts := b.TrainedExperts(stage)
 		norms += 4 * experts / tensor * costs.AddNS / 1e6
 		update *= 1 - experts/max(1, float64(weights))*(sharing-1)/sharing

@@ -312,6 +312,9 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data,
 		w.sequence, w.zero
 	c.Parallel.Expert, c.Parallel.ExpertOverlap = w.expert, w.overlap
+	if c.Parallel.ExpertTensor > 1 { // that of parallel.tensor
+		c.Parallel.ExpertTensor = 0
+	}
 	c.Batch.Microbatch = w.microbatch
 	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)

@@ -9,9 +9,9 @@ import (
 // Dimensions lists the dimensions of coordinates in the order of DefaultOrder.
 func Dimensions() []Dimension { return []Dimension{Tensor, Context, Pipeline, Data} }
 
-// Shown lists the dimensions along which groups are shown: Dimensions, and with expert groups Expert and ExpertCopies.
+// Shown lists the dimensions along which groups are shown: Dimensions, and with HasExpertGroups Expert and ExpertCopies.
 func (g *Grid) Shown() []Dimension {
-	if g.expert == 1 {
+	if !g.HasExpertGroups() {
 		return Dimensions()
 	}
 	return append(Dimensions(), Expert, ExpertCopies)

@@ -38,9 +38,9 @@ const (
 	// Copies stands for Context and Data together. Ranks that differ only in these hold copies of the same weights and add their
 	// gradients. With expert groups that is true of all weights but those of experts.
 	Copies = numDimensions + iota
-	// Expert divides the ranks of Copies into groups that share the experts: see Sizes.Expert.
+	// Expert divides the ranks of a stage into groups that share the experts: see Sizes.Expert.
 	Expert
-	// ExpertCopies has the ranks of Copies with the same experts.
+	// ExpertCopies has the ranks with the same experts, or the same part of them.
 	ExpertCopies
 	// NumDimensions is the number of all dimensions, for arrays by dimension.
 	NumDimensions
@@ -77,9 +77,11 @@ type Sizes struct {
 	Order string
 	// World is the required number of ranks; 0: the product of the sizes.
 	World int
-	// Expert is the number of ranks that share the experts of a layer: that number of consecutive ranks of Copies. It must divide the
-	// number of copies.
+	// Expert is the number of ranks that share the experts of a layer: that number of consecutive ranks of ExpertSharers. It must divide
+	// their number.
 	Expert int
+	// ExpertTensor is the number of ranks that share each expert: the tensor size, or 1 for whole experts. 0 is the tensor size.
+	ExpertTensor int
 }
 
 // Coordinates holds a rank's coordinate along each dimension, indexed by Dimension.
@@ -92,6 +94,7 @@ type Grid struct {
 	tensor []int // each stage's tensor size if they differ; otherwise nil
 	before []int // sum of the tensor sizes of the stages before each stage; the last entry is the total
 	expert int
+	whole  bool // experts are whole in tensor groups
 	order  string
 }
 
@@ -123,7 +126,7 @@ func New(s Sizes) (*Grid, error) {
 	if err := g.number(s.Order); err != nil {
 		return nil, err
 	}
-	if err := g.setExpert(s.Expert); err != nil {
+	if err := g.setExpert(s.Expert, s.ExpertTensor); err != nil {
 		return nil, err
 	}
 	if s.World != 0 && s.World != g.World() {
@@ -215,7 +218,7 @@ func (g *Grid) Size(d Dimension) int {
 	case Expert:
 		return g.expert
 	case ExpertCopies:
-		return g.size[Context] * g.size[Data] / g.expert
+		return g.expertSharers() / g.expert
 	}
 	return g.size[d]
 }

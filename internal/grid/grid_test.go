@@ -201,6 +201,11 @@ func TestNewRefuses(t *testing.T) {
 		{grid.Sizes{Tensor: []int{2}, Context: 1, Pipeline: 4, Data: 3, World: 16}, []string{"16", "tp 2", "cp 1", "pp 4", "dp 3", "24"}},
 		{grid.Sizes{Tensor: []int{1, 2}, Pipeline: 2, Data: 3, World: 16}, []string{"16", "1 + 2", "dp 3", "9"}},
 		{grid.Sizes{Context: 2, Data: 3, Expert: 4}, []string{"expert groups of 4", "6 ranks", "cp 2 × dp 3"}},
+		{grid.Sizes{Tensor: []int{2}, Data: 3, Expert: 4, ExpertTensor: 1}, []string{"expert groups of 4", "6 ranks of a stage",
+			"tp 2 × cp 1 × dp 3"}},
+		{grid.Sizes{Tensor: []int{4}, ExpertTensor: 2}, []string{"an expert tensor size of 2", "the tensor size, 4, or 1"}},
+		{grid.Sizes{Tensor: []int{1, 2}, Pipeline: 2, ExpertTensor: 1}, []string{"an expert tensor size of 1", "the same tensor size",
+			"[1 2]"}},
 		{grid.Sizes{Expert: -1}, []string{"-1"}},
 	} {
 		_, err := grid.New(c.sizes)

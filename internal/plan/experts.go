@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/troupe-ml/troupe/config"
 	"github.com/troupe-ml/troupe/internal/grid"
+	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/stages"
 )
 
@@ -35,10 +36,14 @@ func expertShape(c stages.Config, m *config.Model) {
 		c.Latent.Value
 }
 
-// mostRows returns the largest number of tokens of a microbatch on a rank.
+// mostRows returns the largest number of tokens of a microbatch that a rank routes.
 func (p *Plan) mostRows() int {
 	n := max(p.grid.Positions(p.slices()), 1)
-	return p.cfg.Batch.Microbatch * ((p.cfg.Model.Context + n - 1) / n * n) / p.grid.Size(grid.Context)
+	rows := p.cfg.Batch.Microbatch * ((p.cfg.Model.Context + n - 1) / n * n) / p.grid.Size(grid.Context)
+	if p.grid.WholeExperts() {
+		rows /= p.grid.Size(grid.Tensor)
+	}
+	return rows
 }
 
 // extra returns stages.Microbatch.Extra of a dry run: routers keep a copy of their choices if the grid adds positions to a microbatch.
@@ -57,11 +62,16 @@ func (p *Plan) expertParam(param int) bool {
 // trainedOf returns about how many weights a rank of a stage updates: a part of the matrices of a tensor group, and of the experts of an
 // expert group.
 func (p *Plan) trainedOf(stage int) float64 {
-	all, of := float64(p.model.TrainedOf(p.chunks[stage])), float64(p.grid.Size(grid.Expert))
-	if of > 1 {
-		all -= p.TrainedExperts(stage) * (of - 1) / of
+	all, tensor := float64(p.model.TrainedOf(p.chunks[stage])), float64(p.grid.TensorSize(stage))
+	if !p.grid.HasExpertGroups() {
+		return all / tensor
 	}
-	return all / float64(p.grid.TensorSize(stage))
+	experts := p.TrainedExperts(stage)
+	own := experts / float64(p.grid.Size(grid.Expert)) // of each of them, a tensor group has parts or whole ones
+	if !p.grid.WholeExperts() {
+		own /= tensor
+	}
+	return (all-experts)/tensor + own
 }
 
 // TrainedExperts returns how many weights of experts the ranks of a stage update together.
@@ -84,11 +94,18 @@ func (p *Plan) checkExperts() error {
 		return c.Errorf("parallel.expert", "%d ranks cannot share %d experts evenly; use a divisor of that number", n, all)
 	case n > 1 && all == 0:
 		return c.Errorf("parallel.expert", "%d ranks have no experts to share: the model has none; leave expert out", n)
+	case all == 0 && p.grid.WholeExperts():
+		return c.Errorf("parallel.expert_tensor", "1 gives the ranks of a tensor group whole experts, but the model has none; leave "+
+			"expert_tensor out")
 	case all == 0:
 		return nil
 	}
 	if err := p.model.CheckExperts(n); err != nil {
 		return c.Errorf("parallel.expert", "%w", err)
+	}
+	if r, found := p.gpuStage(); found && p.grid.WholeExperts() {
+		return c.Errorf("parallel.expert_tensor", "1 gives the ranks of a tensor group whole experts, which they have only on the CPU, "+
+			"but stage %d is on a GPU; leave expert_tensor out, or set %s = \"cpu\"", r, device.Key(c))
 	}
 	rate := c.Model.RouterBiasUpdateRate
 	if rate > 0 && c.IsSet("model.router_bias_update_rate") && c.LoRA() != nil {

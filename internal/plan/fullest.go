@@ -60,9 +60,10 @@ func (p *Plan) updatePlaces(stage, replicas int) (places []place, err error) {
 			continue
 		}
 		err := p.withDryStage(stage, place{tensor: tensor}, func(st *stages.Stage, _ *tensorops.DryStream) error {
-			seen, group := make(map[string]bool), p.grid.Size(grid.Expert)
+			seen := make(map[string]bool)
 			for replica := range replicas {
-				if kind := st.UpdateKind(replica, replica/group); !seen[kind] {
+				_, copy := p.expertPlace(place{tensor, replica})
+				if kind := st.UpdateKind(replica, copy); !seen[kind] {
 					seen[kind] = true
 					places = append(places, place{tensor, replica})
 				}

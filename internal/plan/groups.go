@@ -34,7 +34,7 @@ func GroupWait(g *grid.Grid, rank int, d grid.Dimension, group *collective.Group
 // GroupDimensions returns the dimensions along which ranks of a grid have groups.
 func GroupDimensions(g *grid.Grid) []grid.Dimension {
 	all := []grid.Dimension{grid.Tensor, grid.Context, grid.Copies}
-	if g.Size(grid.Expert) > 1 {
+	if g.HasExpertGroups() {
 		all = append(all, grid.Expert, grid.ExpertCopies)
 	}
 	return all
@@ -101,11 +101,16 @@ func (p *Plan) optionsOf(rank int, groups Groups) stages.Options {
 	o.Tensor = stages.TensorParallel{Group: groups.Of(rank, grid.Tensor), Sequence: p.sequence()}
 	o.Context = stages.ContextParallel{Group: groups.Of(rank, grid.Context)}
 	o.Data = stages.DataParallel{Group: groups.Of(rank, grid.Copies), Zero: p.zero(), WholeGrads: p.wholeGrads, HoldWeights: p.holdWeights}
-	if p.grid.Size(grid.Expert) > 1 {
-		o.Experts = stages.ExpertParallel{Group: groups.Of(rank, grid.Expert), Copies: groups.Of(rank, grid.ExpertCopies),
-			Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
+	if p.grid.HasExpertGroups() {
+		o.Experts = p.expertParallel(groups.Of(rank, grid.Expert), groups.Of(rank, grid.ExpertCopies))
 	}
 	return o
+}
+
+// expertParallel returns the options of a rank in these groups.
+func (p *Plan) expertParallel(group, copies tensorops.Group) stages.ExpertParallel {
+	return stages.ExpertParallel{Group: group, Copies: copies, Whole: p.grid.WholeExperts(), Alone: !p.Replicated(),
+		Rows: p.mostRows(), Overlap: p.cfg.Parallel.ExpertOverlap}
 }
 
 // dryOptions returns the options of a rank of a stage for a dry run.
@@ -121,14 +126,28 @@ func (p *Plan) dryOptions(stage int, at place) stages.Options {
 		o.Data = stages.DataParallel{Group: dryMember(grid.Copies, at.replica, n), Zero: p.zero(), WholeGrads: p.wholeGrads,
 			HoldWeights: p.holdWeights}
 	}
-	if n := p.grid.Size(grid.Expert); n > 1 {
-		o.Experts = stages.ExpertParallel{Group: dryMember(grid.Expert, at.replica%n, n), Rows: p.mostRows(),
-			Overlap: p.cfg.Parallel.ExpertOverlap}
-		if m := p.grid.Size(grid.ExpertCopies); m > 1 {
-			o.Experts.Copies = dryMember(grid.ExpertCopies, at.replica/n, m)
+	if p.grid.HasExpertGroups() {
+		var group, copies tensorops.Group
+		i, k := p.expertPlace(at)
+		if n := p.grid.Size(grid.Expert); n > 1 {
+			group = dryMember(grid.Expert, i, n)
 		}
+		if n := p.grid.Size(grid.ExpertCopies); n > 1 {
+			copies = dryMember(grid.ExpertCopies, k, n)
+		}
+		o.Experts = p.expertParallel(group, copies)
 	}
 	return o
+}
+
+// expertPlace returns the place in its expert group of a rank for a dry run, and its place among the ranks with the same experts, in the
+// default order.
+func (p *Plan) expertPlace(at place) (place, copy int) {
+	i, n := at.replica, p.grid.Size(grid.Expert)
+	if p.grid.WholeExperts() {
+		i = i*p.grid.Size(grid.Tensor) + at.tensor
+	}
+	return i % n, i / n
 }
 
 // LayerOptions returns the options of a rank of a stage that divide its layers: its tensor and context groups, made by
@@ -141,15 +160,19 @@ func (p *Plan) LayerOptions(stage int, group func(d grid.Dimension, members int)
 	if n := p.grid.Size(grid.Context); n > 1 {
 		o.Context = stages.ContextParallel{Group: group(grid.Context, n)}
 	}
+	if p.grid.WholeExperts() { // of a replica alone; those of all are in optionsOf and dryOptions
+		o.Experts = stages.ExpertParallel{Whole: true, Copies: group(grid.ExpertCopies, p.grid.TensorSize(stage))}
+	}
 	return o
 }
 
 // sequence reports whether the ranks of a tensor group share positions (parallel.sequence).
 func (p *Plan) sequence() bool { return p.cfg.Parallel.Sequence && p.grid.Size(grid.Tensor) > 1 }
 
-// slices reports whether the ranks of a tensor group have parts of the positions, always or only between stages.
+// slices reports whether the ranks of a tensor group have parts of the positions: always, only between stages, or only in layers with
+// experts.
 func (p *Plan) slices() bool {
-	return p.grid.Size(grid.Tensor) > 1 && (p.sequence() || p.way() == grid.Scatter)
+	return p.grid.Size(grid.Tensor) > 1 && (p.sequence() || p.way() == grid.Scatter || p.grid.WholeExperts())
 }
 
 // checkGroups rejects what tensor and context parallelism cannot do.
@@ -161,8 +184,12 @@ func (p *Plan) checkGroups() error {
 	if p.grid.Size(grid.Tensor) == 1 {
 		return nil
 	}
+	check := p.model.CheckTensor
+	if p.grid.WholeExperts() {
+		check = p.model.CheckWholeExperts
+	}
 	for stage := range c.Pipeline.Stages {
-		if err := p.model.CheckTensor(p.grid.TensorSize(stage)); err != nil {
+		if err := check(p.grid.TensorSize(stage)); err != nil {
 			return c.Errorf("parallel.tensor", "stage %d: %w", stage, err)
 		}
 	}
@@ -171,8 +198,12 @@ func (p *Plan) checkGroups() error {
 		if n := p.grid.Size(grid.Context); n > 1 {
 			sizes += fmt.Sprintf(", which %d ranks divide into two blocks each (parallel.context)", n)
 		}
-		if p.sequence() {
+		switch {
+		case p.sequence():
 			return c.Errorf("parallel.sequence", "%s: model.context must be a multiple of %d", sizes, n)
+		case p.way() != grid.Scatter:
+			return c.Errorf("parallel.expert_tensor", "each rank has whole experts and routes its part of the positions; %s: "+
+				"model.context must be a multiple of %d", sizes, n)
 		}
 		return c.Errorf("parallel.edges", "between stages, %s: model.context must be a multiple of %d", sizes, n)
 	}

@@ -124,7 +124,7 @@ func (p *Plan) dryRunOn(dry *tensorops.DryStream, rank int, at place, row []sche
 	if err := tensorops.Run(dry, l); err != nil {
 		return 0, err
 	}
-	if p.grid.Size(grid.Expert) > 1 { // the gradients of experts travel in pieces
+	if p.grid.HasExpertGroups() { // the gradients of experts travel in pieces
 		l := dry.NewList()
 		for _, g := range st.MissingTied(l) {
 			if err := st.TakeTied(g); err != nil {
@@ -537,7 +537,11 @@ func (p *Plan) CopyBytes() ([]int64, error) {
 		replicas, first := p.grid.Size(grid.Copies), at[grid.Data] == 0 && at[grid.Context] == 0
 		_, group := p.grid.ExpertPlace(r)
 		add := func(all, ofExperts int64, shared bool) { // ofExperts is of this rank's
-			bytes[r] += partOf(all/n-groups*ofExperts, replicas, shared, first) +
+			others := all/n - groups*ofExperts // of all that is no expert, this rank's
+			if p.grid.WholeExperts() {
+				others = (all - groups*ofExperts) / n
+			}
+			bytes[r] += partOf(others, replicas, shared, first) +
 				partOf(ofExperts, p.grid.Size(grid.ExpertCopies), shared, group == 0)
 		}
 		add(weights[stage], ofExperts[stage], p.cfg.SharesWeights())

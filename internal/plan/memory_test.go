@@ -69,6 +69,10 @@ func TestMemoryForecast(t *testing.T) {
 			"model.layers=8"},
 		{"parallel.data=4", "parallel.expert=2", "parallel.zero=3", "parallel.expert_overlap=true", "pipeline.stages=2",
 			"pipeline.schedule=1f1b", "model.family=qwen3_moe", "model.hidden=128", "model.expert_ffn=128", "model.layers=8"},
+		{"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.data=2", "parallel.expert=2", "parallel.zero=1",
+			"model.family=qwen3_moe", "model.hidden=128"},
+		{"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.expert=2", "parallel.sequence=true", "pipeline.stages=2",
+			"model.family=qwen2_moe"},
 	} {
 		if i%2 == 0 && os.Getenv("TROUPE_LONG_TESTS") == "" {
 			continue // make check-long runs all
@@ -178,6 +182,8 @@ func TestMemoryByRank(t *testing.T) {
 		{"parallel.context=2", "parallel.data=2", "parallel.zero=1", "pipeline.stages=2", "pipeline.schedule=1f1b"},
 		{"parallel.context=2", "parallel.data=2", "parallel.expert=4", "model.family=qwen3_moe", "model.expert_ffn=64",
 			"model.context=128"},
+		{"parallel.tensor=2", "parallel.expert_tensor=1", "parallel.data=2", "parallel.expert=4", "model.family=qwen3_moe",
+			"model.expert_ffn=64", "model.context=128"},
 	} {
 		t.Run(fmt.Sprint(sets), func(t *testing.T) {
 			const text = `

@@ -7,7 +7,6 @@ import (
 
 	"github.com/troupe-ml/troupe/actors"
 	"github.com/troupe-ml/troupe/internal/base/words"
-	"github.com/troupe-ml/troupe/internal/grid"
 	"github.com/troupe-ml/troupe/stages"
 	"github.com/troupe-ml/troupe/telemetry/event"
 	"github.com/troupe-ml/troupe/tensorops"
@@ -40,17 +39,10 @@ func (p *Plan) CheckRenewal() error {
 
 // Twins returns the ranks with the same weights and optimizer state as a rank, and the rank itself, in ascending order. Those of an expert
 // group have different experts.
-func (p *Plan) Twins(rank int) []int { return p.grid.Group(rank, p.twins()) }
-
-func (p *Plan) twins() grid.Dimension {
-	if p.grid.Size(grid.Expert) > 1 {
-		return grid.ExpertCopies
-	}
-	return grid.Copies
-}
+func (p *Plan) Twins(rank int) []int { return p.grid.Twins(rank) }
 
 // Replicated reports whether each rank has others with the same weights.
-func (p *Plan) Replicated() bool { return p.grid.Size(p.twins()) > 1 }
+func (p *Plan) Replicated() bool { return p.grid.Replicated() }
 
 // Freezes reports whether some weights are not trained. A lost rank reads them again from where the run has them: from the checkpoint
 // that the attempt began with, or else from the seed.

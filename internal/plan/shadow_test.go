@@ -85,6 +85,10 @@ func TestHolder(t *testing.T) {
 		{"an expert group with shadows", append(inExpertGroups(), "parallel.data=2"), Shadows{At: []int{1, 0}}, []int{1}, ""},
 		{"an expert group without shadows", append(inExpertGroups(), "parallel.data=2"), Shadows{Why: "there is one worker"}, []int{1},
 			"there is one worker"},
+		{"whole experts", append(inExpertGroups(), "parallel.data=2", "parallel.tensor=2", "parallel.expert_tensor=1"), Shadows{},
+			[]int{0, 1}, ""},
+		{"all ranks with some whole experts and slices", append(inExpertGroups(), "parallel.data=2", "parallel.tensor=2",
+			"parallel.expert_tensor=1"), Shadows{}, []int{1, 3}, "all ranks with the weights of rank 1 are lost: 1, 3"},
 		{"zero", []string{"parallel.data=2", "parallel.zero=1"}, Shadows{}, []int{1}, "parallel.zero"},
 		{"zero without replicas", []string{"pipeline.stages=2"}, Shadows{At: []int{1, 0}}, []int{1}, ""},
 		{"narrow state", []string{"pipeline.stages=2", "optimizer.state_dtype=bfloat16"}, Shadows{At: []int{1, 0}}, []int{1},
@@ -259,7 +263,8 @@ func TestCheckRanks(t *testing.T) {
 // TestShadowBytes: a shadow with AdamW takes 16 bytes for each trained parameter: weight, two moments, and a gradient.
 func TestShadowBytes(t *testing.T) {
 	for _, sets := range [][]string{{"pipeline.stages=2"}, {"pipeline.stages=2", `model.freeze=["0"]`}, {"parallel.tensor=2"},
-		{"pipeline.stages=2", "model.family=gpt_oss", "parallel.data=4", "parallel.expert=4"}} {
+		{"pipeline.stages=2", "model.family=gpt_oss", "parallel.data=4", "parallel.expert=4"},
+		{"parallel.tensor=2", "parallel.data=2", "parallel.expert=4", "parallel.expert_tensor=1", "model.family=qwen3_moe"}} {
 		p, err := gridPlan(t, sets...)
 		if err != nil {
 			t.Fatal(err)

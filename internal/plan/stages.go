@@ -142,7 +142,7 @@ func (p *Plan) Digest() [sha256.Size]byte {
 	}
 	if p.grid.World() > p.table.NumRanks() {
 		fmt.Fprintf(h, "%v %s %v %d %v %v %v\n", p.grid, p.grid.Order(), p.sequence(), p.cfg.Parallel.Zero, p.wholeGrads, p.holdWeights, p.way())
-		fmt.Fprintf(h, "%d\n", p.grid.Size(grid.Expert))
+		fmt.Fprintf(h, "%d %v\n", p.grid.Size(grid.Expert), p.grid.WholeExperts())
 	}
 	if !p.model.Config.Language() { // its layers are the program's
 		fmt.Fprintf(h, "%q\n", p.model.Names())

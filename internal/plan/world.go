@@ -236,7 +236,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 		return lists, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	r := recorder{names: make(map[collective.Signature]string), atOnce: p.KindOf(rank) == device.CUDA}
+	r := recorder{names: make(map[collective.Signature]string), atOnce: p.KindOf(rank) == device.CUDA, whole: p.grid.WholeExperts()}
 	record := func(what string, of func(l *tensorops.List)) (ops []world.Op) {
 		l := dry.NewList()
 		of(l)
@@ -303,6 +303,7 @@ func (p *Plan) recordLists(rank int, t *scheduler.Table, of int, groups recordGr
 type recorder struct {
 	names  map[collective.Signature]string
 	atOnce bool // the device waits for each one at its start
+	whole  bool // ranks with the same experts may have other slices of all else, and so their experts' gradients elsewhere
 }
 
 // collectives returns those of a list, with dimensions as groups. Sums over replicas are identified by their position, others
@@ -340,7 +341,7 @@ func (r *recorder) collectives(l *tensorops.List, what string) (all []world.Op) 
 				name = sig.String()
 				r.names[sig] = name
 			}
-			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies
+			sums := g.dim == grid.Copies || g.dim == grid.ExpertCopies && !r.whole
 			o := world.Op{Group: int32(g.dim), What: name, OfStep: !sums, Later: a.Later && !r.atOnce,
 				Exchange: g.dim == grid.Expert, Back: a.Back}
 			if sums {

@@ -209,6 +209,16 @@ func TestWorldIsWhatRanksDo(t *testing.T) {
 			"model.family=qwen3_moe",
 		"parallel.tensor=2 parallel.data=2 parallel.expert=2 parallel.expert_overlap=true pipeline.stages=2 pipeline.schedule=1f1b " +
 			"parallel.sequence=true model.family=qwen2_moe",
+		"parallel.tensor=2 parallel.expert_tensor=1 model.family=qwen3_moe model.load_balancing_type=global_aux_loss " +
+			"model.aux_loss_weight=0.1",
+		"parallel.tensor=2 parallel.expert_tensor=1 parallel.expert=4 parallel.sequence=true parallel.data=2 pipeline.stages=2 " +
+			"pipeline.schedule=zb-h1 model.family=qwen2_moe",
+		"parallel.tensor=2 parallel.expert_tensor=1 parallel.expert=2 parallel.data=2 parallel.expert_overlap=true pipeline.stages=2 " +
+			"pipeline.schedule=1f1b model.family=gpt_oss",
+		"parallel.tensor=2 parallel.expert_tensor=1 parallel.expert=2 parallel.data=2 parallel.context=2 model.family=qwen3_moe " +
+			"parallel.order=dp-pp-tp-cp pipeline.stages=2 pipeline.schedule=1f1b parallel.zero=1",
+		"parallel.tensor=2 parallel.expert_tensor=1 parallel.expert=2 parallel.data=2 parallel.zero=3 model.family=qwen3_moe " +
+			"model.hidden=128 model.expert_ffn=128 model.layers=8",
 	}...) {
 		t.Run(c, func(t *testing.T) {
 			p, err := gridPlan(t, strings.Fields(c)...)

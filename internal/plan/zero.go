@@ -21,7 +21,7 @@ func (p *Plan) zero() int {
 func (p *Plan) DescribeZero() string {
 	text := p.describeZero()
 	switch n := p.grid.Size(grid.ExpertCopies); {
-	case text == "" || p.grid.Size(grid.Expert) == 1:
+	case text == "" || !p.grid.HasExpertGroups():
 		return text
 	case n == 1:
 		return text + "; experts are not shared, since no two ranks have the same ones"

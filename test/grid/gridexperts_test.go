@@ -28,10 +28,20 @@ func TestGridExperts(t *testing.T) {
 		{"tp2 dp2 pp2, latent attention", []string{"model.family=deepseek_v3", "model.hidden=32", "model.expert_ffn=24", "model.n_group=4",
 			"model.router_bias_update_rate=0.05", "model.input_jitter_eps=0.1"}, []string{"parallel.tensor=2", "parallel.sequence=true",
 			"parallel.data=2", "pipeline.stages=2"}, []string{"parallel.expert=2", "pipeline.schedule=zb-h1"}},
+		{"tp2 dp2, whole experts", []string{"model.family=qwen2_moe", "model.expert_ffn=12", "model.experts=8",
+			"model.shared_expert_ffn=20", "model.aux_loss_weight=0.05", "model.z_loss_weight=0.01", "model.input_jitter_eps=0.1"},
+			[]string{"parallel.tensor=2", "parallel.data=2", "parallel.expert_tensor=1"},
+			[]string{"parallel.expert=4", "parallel.zero=1", "pipeline.stages=2"}},
+		{"tp2 sequence, whole experts, biases", []string{"model.family=gpt_oss", "model.ffn=16", "model.experts=4"},
+			[]string{"parallel.tensor=2", "parallel.sequence=true", "parallel.expert_tensor=1"},
+			[]string{"parallel.expert=2", "pipeline.stages=2", "pipeline.schedule=zb-h1"}},
+		{"tp2 cp2, whole experts, loads of the step", []string{"model.family=qwen3_moe", "model.expert_ffn=12", "model.experts=8",
+			"model.aux_loss_weight=0.5", "model.load_balancing_type=global_aux_loss"}, []string{"parallel.tensor=2", "parallel.context=2",
+			"parallel.expert_tensor=1"}, []string{"parallel.expert=4", "parallel.overlap=false"}},
 		{"tp2, muon", []string{"model.family=qwen3_moe", "model.expert_ffn=12", "model.experts=4", "optimizer.name=muon"},
 			[]string{"parallel.tensor=2", "parallel.data=2"}, []string{"parallel.zero=1", "parallel.overlap=false"}},
 	} {
-		if testrun.RaceDetector && i > 0 || i > 1 && !testrun.Long {
+		if testrun.RaceDetector && i > 0 || i > 1 && c.name != "tp2 dp2, whole experts" && !testrun.Long {
 			continue // make check-grids runs all
 		}
 		t.Run(c.name, func(t *testing.T) {
