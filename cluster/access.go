@@ -89,9 +89,11 @@ var controlSenders = map[string]controlSender{
 	"connect":   fromCoordinator,
 	"measure":   fromCoordinator,
 	"carry":     fromCoordinator,
+	"prepare":   fromCoordinator,
 	"assigned":  fromAssigned,
 	"released":  fromAssigned,
 	"connected": fromAsked,
 	"measured":  fromAsked,
 	"carried":   fromAsked,
+	"prepared":  fromAsked,
 }

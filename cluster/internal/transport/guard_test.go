@@ -63,7 +63,7 @@ func message(target string, m proto.Message) *remote.RemoteMessage {
 
 // manyParts is an envelope of n messages in two bytes each.
 func manyParts(n int) []byte {
-	inner := bytes.Repeat([]byte{5<<3 | 2, 0}, n) // StageDone.trace
+	inner := bytes.Repeat([]byte{2<<3 | 2, 0}, n) // StageDone.losses
 	for _, field := range []protowire.Number{9, 7} {
 		inner = protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), inner)
 	}
