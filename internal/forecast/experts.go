@@ -53,8 +53,8 @@ func (s *search) expertSizes(g shape) (sizes []int, fits bool) {
 	return sizes, true
 }
 
-// sharesExperts reports whether ranks can share the experts of a configuration's model: see config and plan.checkExperts, which refuse the
-// rest.
+// sharesExperts reports whether the search lets ranks share the experts of a configuration's model. Config and plan.checkExperts refuse
+// some; on a GPU an exchange overlaps with nothing, which the forecast of pairs does not know.
 func (s *search) sharesExperts() bool {
 	return s.experts.layers > 0 && s.base.Device.Kind != device.CUDA && s.base.Optimizer.StateDType != config.StateInt8
 }

@@ -16,7 +16,7 @@ var ofExperts = map[string]string{
 		"experts_per_token = 2\ncontext = 4096\nvocab = 32000\n",
 }
 
-// TestLargeExpertPlans: large models with experts are planned with expert groups. Ranks on GPUs cannot share experts yet, so they are
+// TestLargeExpertPlans: large models with experts are planned with expert groups. The search tries none for GPUs, so they are
 // planned for hosts that compute as fast as an H100 is estimated to do, and have its memory and links.
 func TestLargeExpertPlans(t *testing.T) {
 	if os.Getenv("TROUPE_LONG_TESTS") == "" {

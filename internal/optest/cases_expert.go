@@ -130,6 +130,9 @@ func groupedCases(kind tensorops.Kind) []Case {
 				}
 			}
 			grouped{[]int{70, 3, 150}, 200, 130, tensorops.GroupedOpts{TransB: true, BF16: bf16}}.record(b)
+			for _, transB := range []bool{false, true} { // so many rows of each expert that a device may take 128 at a time
+				grouped{[]int{70, 200}, 33, 150, tensorops.GroupedOpts{TransB: transB, BF16: bf16}}.record(b)
+			}
 			grouped{[]int{3, 150}, 130, 0, tensorops.GroupedOpts{BF16: bf16}}.record(b)
 			for source := range 3 {
 				grouped{[]int{5, 0, 7, 0, 0, 0, 70, 1, 0}, 33, 20, tensorops.GroupedOpts{BF16: bf16, Sources: 3}}.recordSources(b, source)

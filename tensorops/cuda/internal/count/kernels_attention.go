@@ -74,11 +74,14 @@ type (
 // queries is a matrix with a row for each query and all heads, and keys one with a row for each key.
 func (s *attentionSizes) queries(at uint64, stride, sequences int64) Operand {
 	all := matrix(at, sequences*int64(s.TQ), int64(s.Heads)*int64(s.Width), stride, 4)
-	if s.Window != 0 && s.Offset >= s.TK { // some may see no key
+	if s.blind() {
 		return all.some()
 	}
 	return all.again()
 }
+
+// blind reports whether queries may see no key: they come after all keys, and a window hides some.
+func (s *attentionSizes) blind() bool { return s.Window != 0 && s.Offset >= s.TK }
 
 // keys are all, but for those that no window reaches, or that come before all documents.
 func (s *attentionSizes) keys(at uint64, stride, sequences int64) Operand {
@@ -146,8 +149,12 @@ func attended(tile int32) func(a *attentionArgs, e *Event, c *Cost) {
 func (a *attentionGradArgs) reads(c *Cost, n int64) {
 	s := &a.Sizes
 	each := n * int64(s.Heads) * int64(s.TQ)
+	lse, delta := array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again()
+	if s.blind() {
+		lse, delta = lse.some(), delta.some()
+	}
 	c.reads(s.queries(a.Q, a.QStride, n), s.keys(a.K, a.KStride, n), s.keys(a.V, a.VStride, n), s.queries(a.DO, a.DOStride, n),
-		array(a.LSE, each, 4).again(), array(a.Delta, each, 4).again(), s.counters())
+		lse, delta, s.counters())
 	c.reads(s.documents(n, 64, 64)...)
 }
 

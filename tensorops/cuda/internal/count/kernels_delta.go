@@ -36,7 +36,12 @@ func (a *convArgs) starts() Operand { return array(a.Starts, a.rows(), 4).some()
 
 // inputs are the rows of x, which each tap reads again, and the weights.
 func (a *convArgs) inputs() (x, weight Operand) {
-	return matrix(a.X, a.rows(), a.Channels, a.XStride, sizeOf(a.Halves, 1)).again(), array(a.Weight, a.Channels*int64(a.Taps), 4).again()
+	x = matrix(a.X, a.rows(), a.Channels, a.XStride, sizeOf(a.Halves, 1)).again()
+	weight = array(a.Weight, a.Channels*int64(a.Taps), 4).again()
+	if a.Starts != 0 { // documents may be shorter than the taps
+		weight = weight.some()
+	}
+	return x, weight
 }
 
 func (a *convArgs) state() Operand {
@@ -126,7 +131,11 @@ func deltaKernels() map[string]costOf {
 			Halves                             uint32
 		}, _ *Event, c *Cost) {
 			n := a.Rows * a.Heads
-			c.writes(array(a.Gates, 2*n, 4))
+			gates := array(a.Gates, 2*n, 4)
+			if a.Starts != 0 { // a document's first decay is stored once more
+				gates = gates.again()
+			}
+			c.writes(gates)
 			c.reads(either(a.In, n, a.Halves, 0), either(a.B, n, a.Halves, 1), array(a.ALog, a.Heads, 4).again(),
 				array(a.DTBias, a.Heads, 4).again(), array(a.Starts, a.Rows, 4).again())
 		}),
@@ -137,7 +146,7 @@ func deltaKernels() map[string]costOf {
 		}, _ *Event, c *Cost) {
 			n := a.Rows * a.Heads
 			c.writes(either(a.DA, n, a.Halves, 0), either(a.DB, n, a.Halves, 1))
-			c.reads(array(a.DGates, 2*n, 4), array(a.Gates, 2*n, 4), either(a.In, n, a.Halves, 2),
+			c.reads(array(a.DGates, 2*n, 4).some(), array(a.Gates, 2*n, 4).again(), either(a.In, n, a.Halves, 2),
 				array(a.ALog, a.Heads, 4).again(), array(a.DTBias, a.Heads, 4).again())
 		}),
 		"delta_gates_weight_grad": line(Columns, func(a *struct {
@@ -146,7 +155,8 @@ func deltaKernels() map[string]costOf {
 			Halves                                   uint32
 		}, e *Event, c *Cost) {
 			c.writes(array(a.Partial, int64(e.Grid[1])*2*a.Heads, 4))
-			c.reads(matrix(a.DGates, a.Rows, a.Heads, 2*a.Heads, 4), matrix(a.Gates, a.Rows, a.Heads, 2*a.Heads, 4).again(),
+			// A document's first decay has no gradient.
+			c.reads(matrix(a.DGates, a.Rows, a.Heads, 2*a.Heads, 4).some(), matrix(a.Gates, a.Rows, a.Heads, 2*a.Heads, 4).again(),
 				either(a.In, a.Rows*a.Heads, a.Halves, 0), array(a.ALog, a.Heads, 4).again(), array(a.DTBias, a.Heads, 4).again())
 		}),
 		"gated_delta_keys": line(Attention, deltaKeys),

@@ -167,19 +167,20 @@ var routeKernels = map[string]costOf{
 	"route_grad": line(Experts, func(a *routeGradArgs, _ *Event, c *Cost) {
 		width, pairs := int64(a.Width), a.Rows*int64(a.K)
 		c.writes(array(a.DLogits, a.Rows*width, 4))
-		c.reads(array(a.DWeights, pairs, 4).again(), array(a.Scores, a.Rows*width, 4).again(), array(a.Experts, pairs, 4).again(),
+		// Of rows that are left out, one expert is read.
+		c.reads(array(a.DWeights, pairs, 4).some(), array(a.Scores, a.Rows*width, 4).some(), array(a.Experts, pairs, 4).some(),
 			array(a.Loads, a.Rows/a.OfRun*width, 4).some(), array(a.OfAll, a.Rows/a.OfRun*width, 4).some(),
-			array(a.Logits, a.Rows*width, 4).again())
+			array(a.Logits, a.Rows*width, 4).some())
 	}),
 	"route_sums": line(Experts, func(a *routeSumsArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[1]) * a.OfRun
 		n := rows * int64(a.Width)
 		c.writes(array(a.Partial, int64(e.Grid[0])*int64(e.Grid[1])*(2*int64(a.Width)+1), 8))
-		c.reads(array(a.Scores, n, 4).again(), array(a.Logits, n, 4).again(), array(a.Experts, rows*int64(a.K), 4).some())
+		c.reads(array(a.Scores, n, 4).again(), array(a.Logits, n, 4).some(), array(a.Experts, rows*int64(a.K), 4).some())
 	}),
 	"route_stats": line(Experts, func(a *routeStatsArgs, _ *Event, c *Cost) {
 		width := int64(a.Width)
-		stats := array(a.Stats, 4+width, 8)
+		stats := array(a.Stats, 4+width, 8).again() // for each run
 		c.writes(stats)
 		c.reads(stats, array(a.Partial, int64(a.Runs)*a.Blocks*(2*width+1), 8), array(a.Loads, int64(a.Runs)*width, 4).again(),
 			array(a.OfAll, int64(a.Runs)*width, 4).again())
@@ -268,7 +269,11 @@ var expertKernels = map[string]costOf{
 	"grouped_col_sum": line(Columns, func(a *groupedColSumArgs, _ *Event, c *Cost) {
 		sum := array(a.Sum, int64(a.Experts)*a.Cols, 4).some()
 		c.writes(sum)
-		c.reads(sum, either(a.X, a.Rows*a.Cols, a.Halves, 0), array(a.ByRow, a.Rows, 4).again(),
+		x, weights := either(a.X, a.Rows*a.Cols, a.Halves, 0), array(a.ByRow, a.Rows, 4).again()
+		if a.All == 0 { // the rows of one source
+			x, weights = x.some(), weights.some()
+		}
+		c.reads(sum, x, weights,
 			array(a.Offsets, int64(a.Experts)*int64(a.Parts)+1, 4).some())
 	}),
 }
@@ -279,14 +284,18 @@ func grouped(a *groupedArgs, e *Event, c *Cost) {
 	w, tiles := &a.Whole, int64(e.Grid[0])
 	rows, n, k := int64(w.M), int64(w.N), w.Last
 	c.FLOPs = 2 * float64(rows) * float64(n) * float64(k)
-	b, bias := array(w.B, tiles*a.Each, 4).some(), array(w.Bias, tiles*n, 4).some()
-	b.Of, bias.Of = anywhere, anywhere
+	// Of as many experts as there may be, which lie one after another; biases are not told from matrices.
+	b := array(w.B, tiles*(a.Each+n), 4).some()
+	if w.Bias != 0 {
+		b.At = min(w.B, w.Bias)
+	}
+	b.Of = anywhere
 	to := matrix(w.C, rows, n, w.CStride, 4).some()
 	c.writes(to)
 	if w.Accumulate == 0 {
 		to.Use = Cached // from the second piece of the depth on
 	}
-	c.reads(to, matrix(w.A, rows, k, w.AStride, 4).some(), b, bias, array(a.Tiles, 3*tiles, 4).some())
+	c.reads(to, matrix(w.A, rows, k, w.AStride, 4).some(), b, array(a.Tiles, 3*tiles, 4).some())
 }
 
 func groupedWeights(a *groupedWeightArgs, e *Event, c *Cost) {
