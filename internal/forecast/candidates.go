@@ -84,7 +84,7 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	if w.expert == 1 {
 		sums = s.groupMS(w.tensor, copies, 2*4*(weights+experts))
 	} else {
-		sums = s.groupMS(w.tensor, copies, 2*4*weights) + s.amongMS(w.shape.expertCopies(), 2*4*experts/float64(w.expert))
+		sums = s.groupMS(w.tensor, copies, 2*4*weights) + s.amongMS(w.expertCopies(), 2*4*experts/float64(w.expert))
 	}
 	sums = max(0, sums-computing)
 	pass, exchanges := computing+tensor, s.exchangesMS(w)

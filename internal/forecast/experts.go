@@ -122,7 +122,7 @@ func (s *search) exchangesMS(w way) float64 {
 	c := s.model.Config
 	bytes := float64(w.microbatch*c.Context/w.context*c.Experts.PerToken*c.Hidden) * s.elementBytes()
 	layers := float64(s.experts.layers) / float64(w.stages)
-	return layerExchanges * layers * s.cluster.excess(w.expert) * s.amongMS(w.shape.expertGroup(), bytes)
+	return layerExchanges * layers * s.cluster.excess(w.expert) * s.amongMS(w.expertGroup(), bytes)
 }
 
 // copyOf returns the rank with the i-th copy of the weights of rank 0, in the default order of dimensions.

@@ -118,7 +118,7 @@ func TestExpertCandidates(t *testing.T) {
 	}
 	// In a memory that holds a third of the experts' weights and state with all gradients, smaller groups are left out.
 	x := with.experts
-	d.MemoryBytes = int64(4*with.trained) + int64(12*x.weights/3) + 12*(with.trained-int64(x.weights)) + 100
+	d.MemoryBytes = 4*with.trained + int64(12*x.weights/3) + 12*(with.trained-int64(x.weights)) + 100
 	tight := searching(manyExperts(t, "model.experts=12", "batch.sequences=32"), d)
 	replicas := shape{tensor: 1, context: 1, data: 12, expert: 1, stages: 1}
 	if sizes, fits := tight.expertSizes(replicas); !fits || !slices.Equal(sizes, []int{3, 4, 6, 12}) {

@@ -129,7 +129,7 @@ func (g *Grid) expertName(rank int, d Dimension) string {
 	at := g.Coordinates(rank)
 	var common []string
 	for _, other := range []Dimension{Tensor, Pipeline} {
-		if g.size[other] > 1 && !(g.whole && other == Tensor) {
+		if g.size[other] > 1 && (!g.whole || other != Tensor) {
 			common = append(common, fmt.Sprintf("%v %d", other, at[other]))
 		}
 	}
