@@ -320,13 +320,7 @@ func TestLeaveDuringRescue(t *testing.T) {
 	p := smallPlan(t, 2, "parallel.data=2")
 	for _, rescue := range []bool{true, false} {
 		a, h := placed(t, p, 5)
-		need, err := p.RankBytes(plan.Shadows{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, w := range h.workers { // none has room for a second rank
-			w.Offer.MemoryBytes = slices.Max(need)
-		}
+		roomForOne(t, p, h)
 		if rescue {
 			h.worker("w4").leaving = true // no free worker
 			a.lost(h.worker(a.whose(0)).Member, errors.New("it has failed"))

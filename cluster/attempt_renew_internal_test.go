@@ -97,17 +97,23 @@ func copiesOf(ranks []int, one, from int) (all []int32) {
 	return all
 }
 
-// TestRescuedRanksAreComputed: workers that join while ranks are only saved get them, and the savers keep their own.
-func TestRescuedRanksAreComputed(t *testing.T) {
-	p := smallPlan(t, 2, "parallel.data=2")
-	a, h := placed(t, p, 5)
+// roomForOne leaves each worker the memory of one rank.
+func roomForOne(t *testing.T, p *plan.Plan, h *hosts) {
+	t.Helper()
 	need, err := p.RankBytes(plan.Shadows{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range h.workers { // none has room for a second rank
+	for _, w := range h.workers {
 		w.Offer.MemoryBytes = slices.Max(need)
 	}
+}
+
+// TestRescuedRanksAreComputed: workers that join while ranks are only saved get them, and the savers keep their own.
+func TestRescuedRanksAreComputed(t *testing.T) {
+	p := smallPlan(t, 2, "parallel.data=2")
+	a, h := placed(t, p, 5)
+	roomForOne(t, p, h)
 	fifth := h.worker("w4")
 	fifth.leaving = true
 	first := h.worker(a.whose(0))

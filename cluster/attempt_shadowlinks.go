@@ -30,8 +30,7 @@ func (a *attempt) dropDistantShadows(ctx context.Context, as plan.Assignment) er
 	if err == nil {
 		return nil
 	}
-	a.shadows = plan.Shadows{Why: err.Error()}
-	a.c.log.Info("the ranks have no shadows", "run", as.Run, "why", a.shadows.Why)
+	a.noShadows(err)
 	return a.divideAgain(as)
 }
 

@@ -57,8 +57,7 @@ func (a *attempt) mayDropShadows(as plan.Assignment) bool {
 // dropShadows divides the ranks again and lets them be assigned again, without shadows, after a worker has refused them. For the workers
 // that is another attempt, after this one.
 func (a *attempt) dropShadows(as plan.Assignment, why error) error {
-	a.shadows = plan.Shadows{Why: why.Error()}
-	a.c.log.Info("the ranks have no shadows", "run", a.run, "why", why)
+	a.noShadows(why)
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -83,6 +82,12 @@ func (a *attempt) dropShadows(as plan.Assignment, why error) error {
 	}
 	a.apart += "the ranks have no shadows: " + why.Error()
 	return nil
+}
+
+// noShadows decides that the ranks have no shadows.
+func (a *attempt) noShadows(why error) {
+	a.shadows = plan.Shadows{Why: why.Error()}
+	a.c.log.Info("the ranks have no shadows", "run", a.run, "why", why)
 }
 
 // warnShadows warns of ranks without a shadow with cluster.shadow = "on", unless there is a warning already.

@@ -159,7 +159,7 @@ func newMeter(sample *sample, options stages.Options, stream tensorops.Stream, s
 		return nil, err
 	}
 	if m.weights = model.ParametersOf(specs); options.Tensor.Group != nil {
-		m.weights /= int64(options.Tensor.Group.Size()) // but for the few that each has
+		m.weights /= int64(options.Tensor.Group.Size()) // except for the few that each has
 	}
 	m.microbatch = microbatch(model.Config, sequences)
 	return m, nil

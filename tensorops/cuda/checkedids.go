@@ -12,7 +12,7 @@ import (
 // looked at where they are used: see lookUp.
 type checkedIDs struct{ known[idRange] }
 
-// idRange is the least and the largest of some ids but for tensorops.IgnoreTarget.
+// idRange is the least and the largest of some ids except for tensorops.IgnoreTarget.
 type idRange struct {
 	least, most int32
 	ignored     bool // some are IgnoreTarget
