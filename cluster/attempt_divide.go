@@ -149,7 +149,8 @@ func (a *attempt) divideHosts(as plan.Assignment, shadows []int64) error {
 		if err != nil {
 			return nil, "", err
 		}
-		shared, err := as.Plan.LaneBytes(a.sitesOf(as.Plan, parts), plan.Shadows{})
+		sites, _ := a.sitesOf(as.Plan, parts)
+		shared, err := as.Plan.LaneBytes(sites, plan.Shadows{})
 		if err != nil || slices.Max(shared) == 0 {
 			return parts, apart, err
 		}

@@ -110,27 +110,23 @@ func (a *attempt) byRank(p *plan.Plan) []*share {
 
 // sites returns where the ranks compute, and the cores of each one's worker.
 func (a *attempt) sites(p *plan.Plan) (sites []plan.Site, cores []int) {
-	sites, cores = make([]plan.Site, p.Grid().World()), make([]int, p.Grid().World())
+	var parts [][]int
 	for _, s := range a.shares {
-		for _, rank := range s.ranks {
-			sites[rank], cores[rank] = s.site(), int(s.Offer.GetCores())
+		parts = append(parts, s.ranks)
+	}
+	return a.sitesOf(p, parts)
+}
+
+// sitesOf is sites for ranks that are not given yet; parts are those of each worker.
+func (a *attempt) sitesOf(p *plan.Plan, parts [][]int) (sites []plan.Site, cores []int) {
+	sites, cores = make([]plan.Site, p.Grid().World()), make([]int, p.Grid().World())
+	for i, s := range a.shares {
+		for _, rank := range parts[i] {
+			sites[rank], cores[rank] = plan.Site{Process: s.ID.String(), Host: s.host()}, int(s.Offer.GetCores())
 		}
 	}
 	return sites, cores
 }
-
-// sitesOf returns where the ranks would compute; parts are those of each worker.
-func (a *attempt) sitesOf(p *plan.Plan, parts [][]int) []plan.Site {
-	sites := make([]plan.Site, p.Grid().World())
-	for i, s := range a.shares {
-		for _, rank := range parts[i] {
-			sites[rank] = s.site()
-		}
-	}
-	return sites
-}
-
-func (s *share) site() plan.Site { return plan.Site{Process: s.ID.String(), Host: s.host()} }
 
 // hostBytes returns the memory that each rank needs on its host, with the shadows that it holds and what processes of a host share.
 func (a *attempt) hostBytes(p *plan.Plan, shadows plan.Shadows) ([]int64, error) {
