@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/internal/bench"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/scheduler"
 	"github.com/troupe-ml/troupe/stages"
@@ -41,16 +40,7 @@ func TestMeasuredKinds(t *testing.T) {
 			}
 		}
 	}
-	dev, err := device.Open(b.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if of.decoders != mostDecoders {
+	if _, of := sampled(t, b); of.decoders != mostDecoders {
 		t.Errorf("%d layers of a small model are measured", of.decoders)
 	}
 	c, err := Measure(t.Context(), b, []int{1}, 1e-9, nil)

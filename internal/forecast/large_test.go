@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/troupe-ml/troupe/config"
-	"github.com/troupe-ml/troupe/internal/host/device"
 	"github.com/troupe-ml/troupe/internal/host/gpus"
 	"github.com/troupe-ml/troupe/internal/plan"
 )
@@ -96,15 +95,7 @@ func TestWideRank(t *testing.T) {
 // takes is multiplied by as much.
 func TestSampleOf(t *testing.T) {
 	b := parsed(t, llamas["405B"], "")
-	dev, err := device.Open(b.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	s, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev, s := sampled(t, b)
 	bytes, err := s.bytes(b.StageOptions(0), 1)
 	if err != nil {
 		t.Fatal(err)

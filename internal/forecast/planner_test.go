@@ -54,6 +54,21 @@ func planOf(t testing.TB, cfg *config.Config, err error) *plan.Plan {
 	return b
 }
 
+// sampled opens a device for a plan until the end of the test, and returns the part of its model that is measured there.
+func sampled(t *testing.T, b *plan.Plan) (device.Device, *sample) {
+	t.Helper()
+	dev, err := device.Open(b.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dev.Close)
+	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev, of
+}
+
 // slowLinks make what pipelines send cheap beside what tensor groups and replicas send.
 func slowLinks(devices int, memoryBytes int64) Devices {
 	return Devices{Devices: devices, MemoryBytes: memoryBytes, BytesPerS: 2e6}
@@ -340,15 +355,7 @@ func TestCancelled(t *testing.T) {
 			t.Errorf("%s: error %v, want context.Canceled", name, err)
 		}
 	}
-	dev, err := device.Open(b.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
-	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dev, of := sampled(t, b)
 	if _, err := measureShares(ctx, b, of, dev, 1); !errors.Is(err, context.Canceled) || dev.Memory().InUse != 0 {
 		t.Errorf("measureShares: error %v, %d bytes in use, want context.Canceled and none", err, dev.Memory().InUse)
 	}
@@ -635,20 +642,12 @@ func TestMeasureRank(t *testing.T) {
 // What was measured with is given back, before the next is measured.
 func TestMeasuringGivesBack(t *testing.T) {
 	b := resolved(t)
-	dev, err := device.Open(b.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
+	dev, of := sampled(t, b)
 	left := func(after string) {
 		t.Helper()
 		if m := dev.Memory(); m.InUse != 0 || m.Pooled != 0 || m.Peak == 0 {
 			t.Errorf("after %s: %+v", after, m)
 		}
-	}
-	of, err := sampleOf(b, b.StageOptions(0), dev, 1, true)
-	if err != nil {
-		t.Fatal(err)
 	}
 	m, err := newMeter(of, b.StageOptions(0), dev.NewStream("test"), 1, true)
 	if err != nil {
