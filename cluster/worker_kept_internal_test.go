@@ -93,8 +93,8 @@ func TestWithoutKept(t *testing.T) {
 	}
 }
 
-// TestOwnRanks: in a rescue, a worker needs no memory for ranks that save from what it has kept of others, but for those that get their
-// state from another worker it does.
+// TestOwnRanks: in a rescue, a worker needs no memory for ranks that save from what it has kept of others, except those that get their
+// state from another worker.
 func TestOwnRanks(t *testing.T) {
 	hosts := []string{"", "", "", "elsewhere"}
 	for _, c := range []struct {

@@ -401,8 +401,8 @@ var embedKernels = map[string]costOf{
 	}),
 	"embed_grad": line(Embeddings, func(a *embedGradArgs, e *Event, c *Cost) {
 		rows := int64(e.Grid[0])
-		// As many rows of the gradient as there are different tokens: at most as many as rows. Where they lie is not in
-		// the argument, but for the first.
+		// As many rows of the gradient as there are different tokens: at most as many as rows. Where they lie, except
+		// the first, is not in the argument.
 		grad := array(a.Grad, rows*a.Cols, 4).some()
 		grad.Of = anywhere
 		c.writes(grad)

@@ -83,7 +83,7 @@ func (s *attentionSizes) queries(at uint64, stride, sequences int64) Operand {
 // blind reports whether queries may see no key: they come after all keys, and a window hides some.
 func (s *attentionSizes) blind() bool { return s.Window != 0 && s.Offset >= s.TK }
 
-// keys are all, but for those that no window reaches, or that come before all documents.
+// keys are all, except those that no window reaches, or that come before all documents.
 func (s *attentionSizes) keys(at uint64, stride, sequences int64) Operand {
 	all := matrix(at, sequences*int64(s.TK), int64(s.KVHeads)*int64(s.Width), stride, 4)
 	if s.Window != 0 || s.Starts != 0 {
