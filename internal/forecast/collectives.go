@@ -68,8 +68,9 @@ type step struct {
 	dim      grid.Dimension
 	begins   bool // others go on meanwhile
 	awaits   bool
-	number   int  // of a collective that begins: see tensorops.List.Begin; of a wait: the collective, 0: all
-	back     bool // brings tokens back from their experts
+	number   int    // of a collective that begins: see tensorops.List.Begin; of a wait: the collective, 0: all
+	back     bool   // brings tokens back from their experts
+	weight   uint64 // gathered with ZeRO-3: the address of this rank's part; else 0
 }
 
 // stepsOf returns the steps of a list of operations, in which experts compute some share of the rows for which there is room. With
@@ -96,9 +97,12 @@ func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS, rows float64) (st
 				continue
 			}
 			flush()
-			ms, underWay, carried := c.collectiveMS(stage, dim, a, addNS)
-			steps = append(steps, step{ms: ms, underWay: underWay, carried: carried, dim: dim, begins: a.Later, number: begun,
-				back: a.Back})
+			s := step{dim: dim, begins: a.Later, number: begun, back: a.Back}
+			s.ms, s.underWay, s.carried = c.collectiveMS(stage, dim, a, addNS)
+			if a.What == tensorops.AllGather && a.Later && (dim == grid.Copies || dim == grid.ExpertCopies) {
+				s.weight = a.Src.Buffer().Addr + uint64(a.Src.Offset()*a.Src.DType().Size())
+			}
+			steps = append(steps, s)
 		case tensorops.KindAwait:
 			flush()
 			steps = append(steps, step{awaits: true, number: o.Await().Number})
@@ -382,19 +386,29 @@ func inGroups(b *plan.Plan, all []grouped, whole scheduler.Costs) (costs schedul
 		}
 		return t
 	}
+	alone := func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }
+	if b.Config().Parallel.ExpertOverlap {
+		paired = playPairs(b, all, computeMS, alone)
+	}
 	within = make([]byDimension, len(all))
 	for stage, row := range b.Table().Ranks {
 		for _, a := range row {
-			t := of(stage, a)
-			for d := range t.within {
-				within[stage][d] += t.within[d]
+			t := of(stage, a).within
+			if a.Overlap = false; paired != nil {
+				if p, there := paired[stage][a]; there && p.side == 0 {
+					t = p.pair.within // of both
+				} else if there {
+					continue
+				}
+			}
+			for d := range t {
+				within[stage][d] += t[d]
 			}
 		}
 	}
-	if !b.Config().Parallel.ExpertOverlap {
-		return func(stage int, a scheduler.Action) float64 { return of(stage, a).ms }, within, nil
+	if paired == nil {
+		return alone, within, nil
 	}
-	paired = playPairs(b, all, computeMS, func(stage int, a scheduler.Action) float64 { return of(stage, a).ms })
 	return func(stage int, a scheduler.Action) float64 {
 		a.Overlap = false
 		if p, there := paired[stage][a]; there {

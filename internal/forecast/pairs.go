@@ -21,7 +21,7 @@ type pairedActions map[scheduler.Action]pairedAction
 
 // playedPair is the time of a pair whose lists are recorded in turns.
 type playedPair struct {
-	ms float64
+	taken
 	// Of the forward and of the backward: what each part takes of the rank, and the exchange after each part but the last of the
 	// link. The simulation of a table in parts (scheduler.Table.Cut) with these takes ms, too.
 	partMS    [2][]float64
@@ -87,11 +87,11 @@ func playPair(order func(parts ...int) []int, lists [2][]step) *playedPair {
 	steps, turns := inTurns(order, lists[:]...)
 	now, arrived := make([]float64, len(steps)), make(map[int]float64) // by step, and by number of a collective
 	back := make(map[int]bool)
-	p := &playedPair{ms: playWith(steps, 1, func(i int, at, there float64) {
+	p := &playedPair{taken: playWith(steps, 1, func(i int, at, there float64) {
 		if now[i] = at; steps[i].begins {
 			arrived[steps[i].number], back[steps[i].number] = there, steps[i].back
 		}
-	}).ms}
+	})}
 	// What follows is what the simulation of parts does (scheduler.Machine), with the times that make it end when each turn does.
 	rank, link := 0.0, 0.0
 	var came [2]float64
@@ -209,8 +209,8 @@ type turn struct {
 }
 
 // inTurns returns the steps of lists that are recorded into one, each of which gives way to the next where it would wait for an
-// exchange of tokens: see stages.ActTogether. order returns the order of so many parts, as scheduler.Turns does. With ZeRO-3, a weight
-// that both lists gather at a time counts twice.
+// exchange of tokens: see stages.ActTogether. order returns the order of so many parts, as scheduler.Turns does. With ZeRO-3, a list does
+// not gather a weight that another one has.
 func inTurns(order func(parts ...int) []int, lists ...[]step) (all []step, turns []turn) {
 	parts, lengths := make([][][]step, len(lists)), make([]int, len(lists))
 	for i, steps := range lists {
@@ -232,15 +232,32 @@ func inTurns(order func(parts ...int) []int, lists ...[]step) (all []step, turns
 	}
 	next, numbers, begun := make([]int, len(lists)), make([]map[int]int, len(lists)), 0
 	latest := make([]int, len(lists)) // turn of each list
+	at, frees, held := make([]int, len(lists)), make([][][]uint64, len(lists)), make(map[uint64]*heldWeight)
 	for i := range numbers {
-		numbers[i] = make(map[int]int)
+		numbers[i], frees[i] = make(map[int]int), freesOf(lists[i])
+	}
+	free := func(weights []uint64) {
+		for _, w := range weights {
+			if held[w].lists--; held[w].lists == 0 {
+				delete(held, w)
+			}
+		}
 	}
 	for _, i := range order(lengths...) {
 		t := turn{list: i, from: len(all), last: next[i] == lengths[i]-1}
 		for _, s := range parts[i][next[i]] {
+			free(frees[i][at[i]])
+			at[i]++
 			switch {
+			case s.weight != 0 && held[s.weight] != nil:
+				held[s.weight].lists++
+				numbers[i][s.number] = held[s.weight].number
+				continue
 			case s.begins:
 				begun++
+				if s.weight != 0 {
+					held[s.weight] = &heldWeight{begun, 1}
+				}
 				numbers[i][s.number] = begun
 				s.number = begun
 			case s.awaits && s.number > 0:
@@ -254,10 +271,35 @@ func inTurns(order func(parts ...int) []int, lists ...[]step) (all []step, turns
 			}
 			all = append(all, s)
 		}
-		t.to = len(all)
+		if t.to = len(all); t.last {
+			free(frees[i][at[i]])
+		}
 		latest[i] = len(turns)
 		turns = append(turns, t)
 		next[i]++
 	}
 	return all, turns
+}
+
+// heldWeight is a weight that some lists have gathered.
+type heldWeight struct{ number, lists int } // number: of its collective
+
+// freesOf returns which gathered weights a list frees before each of its steps, and at its end. A layer gathers the next one's weights
+// after it has waited for its own (stages/zeroweights.go). So the first wait for a layer's weights is where those of the layer before it
+// are free.
+func freesOf(steps []step) (frees [][]uint64) {
+	frees = make([][]uint64, len(steps)+1)
+	gathers := make(map[int]bool) // by number
+	var own, next []uint64        // of the layer that computes, and of the next one
+	for k, s := range steps {
+		switch {
+		case s.weight != 0:
+			gathers[s.number] = true
+			next = append(next, s.weight)
+		case s.awaits && gathers[s.number] && len(next) > 0:
+			frees[k], own, next = own, next, nil
+		}
+	}
+	frees[len(steps)] = append(own, next...)
+	return frees
 }
