@@ -201,3 +201,32 @@ func TestExpertContext(t *testing.T) {
 		}
 	}
 }
+
+// TestEndOfExperts: a rank updates its part of the experts and of all else, and adds the gradients of experts that it has for each rank of
+// its group, or with whole experts for each rank with the same ones.
+func TestEndOfExperts(t *testing.T) {
+	costs := &Costs{UpdateNS: 1000, AddNS: 10}
+	for _, c := range []struct {
+		sets          string
+		rest, experts float64 // ranks that share the update of all else, and of each expert or of all of them
+		adds          float64 // of all gradients of experts
+	}{
+		{"", 2, 2, 0},
+		{"parallel.expert=2", 2, 4, 0.5},
+		{"parallel.expert=2 parallel.zero=1", 4, 4, 0.5},
+		{"parallel.expert_tensor=1", 2, 1, 1},
+		{"parallel.expert_tensor=1 parallel.expert=2", 2, 2, 1},
+		{"parallel.expert_tensor=1 parallel.expert=4", 2, 4, 1},
+		{"parallel.expert_tensor=1 parallel.expert=2 parallel.zero=1", 4, 4, 1},
+	} {
+		b := manyExperts(t, append(strings.Fields(c.sets), "model.heads=2", "model.kv_heads=2", "parallel.tensor=2", "parallel.data=2")...)
+		weights, x := b.Trained()[0], b.TrainedExperts(0)
+		rest := float64(weights) - x
+		want := 1e-3 * (float64(weights)/8/4 + 7.0/8*(rest/c.rest+x/c.experts)) // an eighth of it are norms, of a part for each rank
+		want += 4 * 1e-5 * x * c.adds
+		var within byDimension
+		if got := (grouped{}).endMS(b, 0, weights, costs, &within); x == 0 || rest == 0 || math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("%q: %v ms for %v weights of experts and %v others, want %v", c.sets, got, x, rest, want)
+		}
+	}
+}
