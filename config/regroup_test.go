@@ -26,8 +26,8 @@ func TestRegrouped(t *testing.T) {
 				"order dp-tp"},
 		{[]string{"parallel.tensor=2", "parallel.data=2", "model.family=mixtral"},
 			[]string{"parallel.tensor=2", "parallel.data=2", "model.family=mixtral", "parallel.order=dp-tp"}, ""},
-		{[]string{"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=1", "pipeline.stages=2"},
-			[]string{"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=1", "pipeline.stages=2", "parallel.order=pp-tp"}, ""},
+		{[]string{"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=1", "pipeline.stages=2"}, []string{
+			"parallel.tensor=2", "model.family=mixtral", "parallel.expert_tensor=1", "pipeline.stages=2", "parallel.order=pp-tp"}, ""},
 		{[]string{"parallel.context=2", "parallel.data=2", "parallel.order=dp-cp"}, []string{"parallel.context=2", "parallel.data=2"},
 			"was trained with tp 1 × cp 2 × dp 2 in the order dp-cp and continues with tp 1 × cp 2 × dp 2"},
 		{nil, []string{"parallel.tensor=[1, 2]", "pipeline.stages=2"},
