@@ -411,6 +411,9 @@ func recommendation(o *forecast.Option) string {
 	if o.Expert > 1 {
 		fmt.Fprintf(&s, "expert = %d\n", o.Expert)
 	}
+	if o.WholeExperts {
+		s.WriteString("expert_tensor = 1\n")
+	}
 	if o.Overlap {
 		s.WriteString("expert_overlap = true\n")
 	}

@@ -148,6 +148,9 @@ func gridOf(o *forecast.Option) string {
 	if o.Expert > 1 {
 		text += fmt.Sprintf(", expert %d", o.Expert)
 	}
+	if o.WholeExperts {
+		text += ", expert_tensor 1"
+	}
 	if o.Overlap {
 		text += ", expert_overlap"
 	}
@@ -168,6 +171,9 @@ func shortGrid(o *forecast.Option) string {
 	}
 	if o.Expert > 1 {
 		text += fmt.Sprintf(" ep%d", o.Expert)
+	}
+	if o.WholeExperts {
+		text += " etp1"
 	}
 	if o.Overlap {
 		text += "+overlap"

@@ -429,15 +429,14 @@ func (g grouped) endMS(b *plan.Plan, stage int, weights int64, costs *Costs, wit
 	updateMS := costs.UpdateNS * float64(weights) / 1e6
 	norms := updateMS * normShare / (tensor * copies)
 	update := updateMS * (1 - normShare) / tensor
-	if b.Grid().WholeExperts() { // all of an expert, in a tensor group
-		experts := b.TrainedExperts(stage)
-		norms += 4 * experts * costs.AddNS / 1e6
-		update = costs.UpdateNS / 1e6 * (1 - normShare) * ((float64(weights)-experts)/tensor + experts/sharing)
-	} else if sharing > 1 {
-		// A rank adds the gradients of its experts, which it has for each rank of the group, and updates only its experts.
-		experts := b.TrainedExperts(stage)
-		norms += 4 * experts / tensor * costs.AddNS / 1e6
-		update *= 1 - experts/max(1, float64(weights))*(sharing-1)/sharing
+	if b.Grid().HasExpertGroups() {
+		experts, parts := b.TrainedExperts(stage), tensor // parts of each expert
+		if b.Grid().WholeExperts() {
+			parts = 1
+		}
+		// A rank adds the gradients of its experts, which are there for each rank of its group, and updates only its experts.
+		norms += 4 * experts / parts * costs.AddNS / 1e6
+		update = costs.UpdateNS / 1e6 * (1 - normShare) * ((float64(weights)-experts)/tensor + experts/(parts*sharing))
 	}
 	if b.Config().Parallel.Zero > 0 {
 		update = updateMS * (1 - normShare) / (tensor * copies)

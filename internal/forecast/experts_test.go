@@ -230,3 +230,16 @@ func TestEndOfExperts(t *testing.T) {
 		}
 	}
 }
+
+// TestRecommendWholeExperts: the search keeps parallel.expert_tensor = 1, with which tensor groups need not divide the width of an expert.
+func TestRecommendWholeExperts(t *testing.T) {
+	b := resolved(t, "model.family=qwen3_moe", "model.expert_ffn=33", "parallel.tensor=2", "parallel.expert_tensor=1")
+	p, err := Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tensor := slices.IndexFunc(p.ByGrid, func(o *Option) bool { return o.Tensor == 2 })
+	if tensor < 0 || !p.ByGrid[tensor].WholeExperts {
+		t.Errorf("the search has no tensor groups with whole experts, which the configuration has, of %d options", p.Tried)
+	}
+}

@@ -23,7 +23,8 @@ type Option struct {
 	Tensor        int    `json:"tensor"` // ranks that share each layer; of stages that differ the most
 	Sequence      bool   `json:"sequence,omitempty"`
 	Context       int    `json:"context"`
-	Expert        int    `json:"expert"` // ranks that share the experts
+	Expert        int    `json:"expert"`                  // ranks that share the experts
+	WholeExperts  bool   `json:"whole_experts,omitempty"` // of the ranks of tensor groups
 	Overlap       bool   `json:"expert_overlap,omitempty"`
 	Data          int    `json:"data"`
 	Zero          int    `json:"zero,omitempty"`
@@ -82,6 +83,9 @@ func Recommend(ctx context.Context, b *plan.Plan, costs *Costs, cluster Devices)
 	s.base.Pipeline.Layout, s.base.Pipeline.Recompute, s.base.Pipeline.RecomputeKeep, s.base.Pipeline.MaxInFlight,
 		s.base.Pipeline.DeferWeights = "", "none", 0, 0, 0
 	s.base.Parallel = config.OnePipeline()
+	if b.Config().Parallel.ExpertTensor == 1 { // 0 and other numbers say what each tensor size implies
+		s.base.Parallel.ExpertTensor = 1
+	}
 	if err := cluster.Nodes.check(cluster.Devices); err != nil {
 		return nil, err
 	}
@@ -220,9 +224,13 @@ func (s *search) shapes() (all []shape) {
 		}
 		return all
 	}
+	check := s.model.CheckTensor
+	if s.base.Parallel.ExpertTensor == 1 {
+		check = s.model.CheckWholeExperts
+	}
 	for world := s.cluster.Devices; world >= 1; world /= 2 {
 		for tensor := 1; tensor <= world; tensor++ {
-			if world%tensor != 0 || s.model.CheckTensor(tensor) != nil {
+			if world%tensor != 0 || check(tensor) != nil {
 				continue
 			}
 			// no measured time says what attention block by block takes on a GPU
@@ -312,9 +320,6 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data,
 		w.sequence, w.zero
 	c.Parallel.Expert, c.Parallel.ExpertOverlap = w.expert, w.overlap
-	if c.Parallel.ExpertTensor > 1 { // that of parallel.tensor
-		c.Parallel.ExpertTensor = 0
-	}
 	c.Batch.Microbatch = w.microbatch
 	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)
@@ -363,8 +368,8 @@ func newOption(b *plan.Plan, costs *Costs, cluster Devices) (*Option, error) {
 func describe(b *plan.Plan) *Option {
 	c := b.Config()
 	return &Option{Ranks: b.Grid().World(), Tensor: b.Grid().Size(grid.Tensor), Context: b.Grid().Size(grid.Context),
-		Expert: b.Grid().Size(grid.Expert), Overlap: c.Parallel.ExpertOverlap, Data: b.Grid().Size(grid.Data),
-		Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
+		Expert: b.Grid().Size(grid.Expert), WholeExperts: b.Grid().WholeExperts(), Overlap: c.Parallel.ExpertOverlap,
+		Data: b.Grid().Size(grid.Data), Sequence: c.Parallel.Sequence, Zero: c.Parallel.Zero,
 		Stages: c.Pipeline.Stages, Chunks: c.Pipeline.Chunks, Schedule: c.Pipeline.Schedule, Microbatch: c.Batch.Microbatch,
 		Microbatches: b.Table().Microbatches, Recompute: c.Pipeline.Recompute, RecomputeKeep: c.Pipeline.RecomputeKeep,
 		Layout: b.Layout().String(),
