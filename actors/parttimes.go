@@ -21,7 +21,7 @@ func (a *stageActor) timeParts(l *tensorops.List, p *pass) (end func()) {
 }
 
 // parts returns the times of the parts of each action of a completed list. An action has none if no action of the list exchanged
-// tokens. The parts fill the time of the list: the first begins with it, and the last ends with it.
+// tokens.
 func (f *submission) parts(finished time.Time) [][]scheduler.PartTime {
 	all := make([][]scheduler.PartTime, len(f.passes))
 	exchanged := false
@@ -35,13 +35,20 @@ func (f *submission) parts(finished time.Time) [][]scheduler.PartTime {
 		clear(all)
 		return all
 	}
-	all[0][0].Start = f.began
-	last := &all[0][len(all[0])-1]
-	for _, parts := range all[1:] {
+	fill(all, f.began, finished)
+	return all
+}
+
+// fill lets the parts of actions that ran as one fill the time of their list: the first part begins with it, and the last ends with it.
+func fill(all [][]scheduler.PartTime, began, finished time.Time) {
+	first, last := &all[0][0], &all[0][len(all[0])-1]
+	for _, parts := range all[1:] { // in the order of a table, either action may begin
+		if p := &parts[0]; p.Start.Before(first.Start) {
+			first = p
+		}
 		if p := &parts[len(parts)-1]; p.End.After(last.End) {
 			last = p
 		}
 	}
-	last.End = finished
-	return all
+	first.Start, last.End = began, finished
 }
