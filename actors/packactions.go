@@ -13,7 +13,8 @@ import (
 const overlapBit = 128
 
 // PackActions encodes the times of actions for another process. wall returns what this process's
-// clock shows at a time.
+// clock shows at a time. Because it may be off by a little more or less each time, only the first
+// action's start comes from it. So all times are as far apart as they were measured.
 func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire.ActionTimes {
 	w := &wire.ActionTimes{Chunks: make([]int32, 0, len(times)), Types: make([]byte, 0, len(times)),
 		Microbatches: make([]int32, 0, len(times)),
@@ -21,16 +22,19 @@ func PackActions(times []event.ActionTime, wall func(time.Time) time.Time) *wire
 	if event.Size(times) > len(times) {
 		w.Parts = make([]int32, 0, len(times))
 	}
-	var before int64
-	for _, t := range times {
-		start := wall(t.Start).UnixNano()
+	for i, t := range times {
+		var start int64 // since the start of the action before
+		if i == 0 {
+			start = wall(t.Start).UnixNano()
+		} else {
+			start = int64(t.Start.Sub(times[i-1].Start))
+		}
 		kind := byte(t.Action.Type)
 		if t.Action.Overlap {
 			kind |= overlapBit
 		}
 		w.Chunks, w.Types, w.Microbatches = append(w.Chunks, t.Action.Chunk), append(w.Types, kind), append(w.Microbatches, t.Action.Microbatch)
-		w.StartsNs, w.TookNs = append(w.StartsNs, start-before), append(w.TookNs, int64(t.End.Sub(t.Start)))
-		before = start
+		w.StartsNs, w.TookNs = append(w.StartsNs, start), append(w.TookNs, int64(t.End.Sub(t.Start)))
 		if w.Parts != nil {
 			w.Parts = append(w.Parts, int32(len(t.Parts)))
 			packParts(w, t)
@@ -79,14 +83,18 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	var at int64
+	var at, before int64
 	for i := range times {
 		kind := scheduler.Type(w.GetTypes()[i] &^ overlapBit)
 		a := scheduler.Action{Chunk: w.GetChunks()[i], Type: kind, Microbatch: w.GetMicrobatches()[i], Overlap: w.GetTypes()[i]&overlapBit != 0}
 		if kind < scheduler.F || kind > scheduler.B || a.Chunk < 0 || a.Microbatch < 0 {
 			return nil, fmt.Errorf("%w: an impossible action: type %d, microbatch %d, chunk %d", ErrMessage, kind, a.Microbatch, a.Chunk)
 		}
-		at += w.GetStartsNs()[i]
+		since := w.GetStartsNs()[i]
+		if at += since; i > 0 && (since < 0) != (at < before) {
+			return nil, fmt.Errorf("%w: action %d starts %d ns after the one before, which no clock can show", ErrMessage, i, since)
+		}
+		before = at
 		start := time.Unix(0, at)
 		times[i] = event.ActionTime{Action: a, Start: start, End: start.Add(time.Duration(w.GetTookNs()[i]))}
 		if times[i].Parts, err = parts.of(i, start); err != nil {

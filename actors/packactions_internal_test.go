@@ -1,6 +1,8 @@
 package actors
 
 import (
+	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -53,4 +55,43 @@ func FuzzActionTimes(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPackActionsApart: starts are as far apart as they were measured, even if a clock is read a little too late in between.
+func TestPackActionsApart(t *testing.T) {
+	at, late := time.Now(), time.Duration(0)
+	wall := func(t time.Time) time.Time {
+		late += time.Microsecond
+		return t.Add(-late)
+	}
+	var times []event.ActionTime
+	for i := range 5 {
+		start := at.Add(time.Duration(3-i) * time.Millisecond)
+		times = append(times, event.ActionTime{Action: scheduler.Action{Type: scheduler.F}, Start: start, End: start.Add(time.Millisecond)})
+	}
+	got, err := UnpackActions(PackActions(times, wall), len(times))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		if apart, want := got[i].Start.Sub(got[0].Start), times[i].Start.Sub(times[0].Start); apart != want {
+			t.Errorf("action %d starts %v after the first; it was measured as %v", i, apart, want)
+		}
+	}
+}
+
+// TestUnpackActionsOverflow: a start that no clock can show is refused.
+func TestUnpackActionsOverflow(t *testing.T) {
+	at := time.Unix(1764000000, 5)
+	for name, since := range map[string]int64{"later": math.MaxInt64, "earlier": math.MinInt64} {
+		one := event.ActionTime{Action: scheduler.Action{Type: scheduler.F}, Start: at, End: at}
+		w := PackActions([]event.ActionTime{one, one}, func(t time.Time) time.Time { return t })
+		if since < 0 {
+			w.StartsNs[0] = -5
+		}
+		w.StartsNs[1] = since
+		if _, err := UnpackActions(w, 2); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -18,7 +18,7 @@ func Now() time.Time { return time.Now().Round(0).Add(time.Duration(stepped.Load
 
 // At is the time of a moment that this process has noted with time.Now, as the wall clock is set
 // now: the present time less the moment's age. Two such times are as far apart as the moments
-// were, even if the clock was set between them.
+// were, to some microseconds, even if the clock was set between them.
 func At(t time.Time) time.Time {
 	now := time.Now()
 	return now.Round(0).Add(time.Duration(stepped.Load())).Add(t.Sub(now))
