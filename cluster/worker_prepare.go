@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/troupe-ml/troupe/internal/host/background"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -51,7 +52,7 @@ func (w *membership) prepare(request uint64, m *wire.Assign) {
 		}
 		var k *keptPart
 		if err == nil {
-			k, err = t.make()
+			background.Do(func() { k, err = t.make() }) // the other ranks' step goes on
 		}
 		w.mu.Lock()
 		wanted := !t.ended.Load()
