@@ -70,6 +70,9 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	layers := float64(model.Layers) / float64(w.stages)
 	experts := s.experts.weights / float64(w.tensor*w.stages)
 	weights := float64(s.model.Parameters())/float64(w.tensor*w.stages) - experts // those of all else
+	if w.whole {
+		experts *= float64(w.tensor)
+	}
 	tensor := 0.0
 	if w.tensor > 1 { // two sums there and two back
 		bytes := 2 * float64(w.microbatch*model.Context*model.Hidden/w.context) * s.elementBytes()
@@ -78,10 +81,10 @@ func (s *search) rough(w way, batch BatchCosts) float64 {
 	copies := w.context * w.data
 	update := weights + experts/float64(w.expert)
 	if w.zero > 0 {
-		update = (weights + experts) / float64(copies)
+		update = weights/float64(copies) + experts/float64(w.sharers())
 	}
 	var sums float64
-	if w.expert == 1 {
+	if w.expert == 1 && !w.whole {
 		sums = s.groupMS(w.tensor, copies, 2*4*(weights+experts))
 	} else {
 		sums = s.groupMS(w.tensor, copies, 2*4*weights) + s.amongMS(w.expertCopies(), 2*4*experts/float64(w.expert))
@@ -143,16 +146,20 @@ func (s *search) mayFit(g shape) bool {
 	}
 	parts := float64(g.tensor * g.stages)
 	weights, trained, state := float64(s.model.Parameters())/parts, float64(s.trained)/parts, float64(s.state)/parts
-	copies := 1.0   // that share what they all have
-	if g.zero > 0 { // by mostZero all of these
-		copies = float64(g.context * g.data)
+	copies, sharers := 1.0, 1.0 // that share what they all have
+	if g.zero > 0 {             // by mostZero all of these
+		copies, sharers = float64(g.context*g.data), float64(g.sharers())
 	}
-	if g.expert == 1 {
+	if g.expert == 1 && !g.whole {
 		return (4*weights+4*trained+state)/copies <= float64(s.cluster.MemoryBytes)
 	}
 	x, xt := s.experts.weights/parts, s.experts.trained/parts
 	ofExperts, groups := state*xt/max(1, trained), float64(g.expert)
-	bytes := 4*(weights-x) + 4*(trained-xt) + state - ofExperts
-	bytes = bytes/copies + ((4*x+ofExperts)/groups+4*xt)/max(1, copies/groups)
+	bytes := (4*(weights-x) + 4*(trained-xt) + state - ofExperts) / copies
+	own := ((4*x+ofExperts)/groups + 4*xt) / max(1, sharers/groups)
+	if g.whole {
+		own *= float64(g.tensor)
+	}
+	bytes += own
 	return bytes <= float64(s.cluster.MemoryBytes)
 }

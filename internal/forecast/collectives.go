@@ -272,8 +272,9 @@ type recording struct {
 // recordOf is equal for plans of one model whose stages of one kind record the same.
 func recordOf(b *plan.Plan) string {
 	c := b.Config()
-	return fmt.Sprintf("%d %d %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.Expert, c.Parallel.ExpertOverlap, b.Grid(),
-		c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(), c.Pipeline.PostValidation)
+	return fmt.Sprintf("%d %d %v %v %v %v %v %d %v %v ", c.Batch.Microbatch, c.Parallel.Expert, b.Grid().WholeExperts(),
+		c.Parallel.ExpertOverlap, b.Grid(), c.Parallel.Sequence, b.DescribeZero(), b.Table().Microbatches, b.EmbeddingRanks(),
+		c.Pipeline.PostValidation)
 }
 
 // groupKind is equal for stages on which the same collectives take the same time.

@@ -38,8 +38,8 @@ func expertsOf(m *stages.Model) (x experts) {
 // for all of them.
 func (s *search) expertSizes(g shape) (sizes []int, fits bool) {
 	var all []int
-	for n := 1; n <= g.context*g.data && (n == 1 || s.sharesExperts()); n++ {
-		if g.context*g.data%n != 0 || s.model.CheckExperts(n) != nil {
+	for n := 1; n <= g.sharers() && (n == 1 || s.sharesExperts()); n++ {
+		if g.sharers()%n != 0 || s.model.CheckExperts(n) != nil {
 			continue
 		}
 		all = append(all, n)
@@ -121,26 +121,32 @@ func (s *search) exchangesMS(w way) float64 {
 	}
 	c := s.model.Config
 	bytes := float64(w.microbatch*c.Context/w.context*c.Experts.PerToken*c.Hidden) * s.elementBytes()
+	if w.whole { // each rank sends its own tokens
+		bytes /= float64(w.tensor)
+	}
 	layers := float64(s.experts.layers) / float64(w.stages)
 	return layerExchanges * layers * s.cluster.excess(w.expert) * s.amongMS(w.expertGroup(), bytes)
 }
 
-// copyOf returns the rank with the i-th copy of the weights of rank 0, in the default order of dimensions.
-func (g shape) copyOf(i int) int {
+// sharer returns the i-th of the ranks from which the expert group of rank 0 is cut, in the default order of dimensions.
+func (g shape) sharer(i int) int {
+	if n := g.tensor * g.context; g.whole {
+		return i%n + i/n*n*g.stages
+	}
 	return i%g.context*g.tensor + i/g.context*g.tensor*g.context*g.stages
 }
 
 // expertGroup returns the ranks of rank 0's expert group, and expertCopies those with the same experts.
 func (g shape) expertGroup() (ranks []int) {
 	for i := range g.expert {
-		ranks = append(ranks, g.copyOf(i))
+		ranks = append(ranks, g.sharer(i))
 	}
 	return ranks
 }
 
 func (g shape) expertCopies() (ranks []int) {
-	for i := 0; i < g.context*g.data; i += g.expert {
-		ranks = append(ranks, g.copyOf(i))
+	for i := 0; i < g.sharers(); i += g.expert {
+		ranks = append(ranks, g.sharer(i))
 	}
 	return ranks
 }

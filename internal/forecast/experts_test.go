@@ -128,15 +128,51 @@ func TestExpertCandidates(t *testing.T) {
 	if sizes, fits := searching(manyExperts(t), d).expertSizes(replicas); fits || !slices.Equal(sizes, []int{1, 2, 4}) {
 		t.Errorf("in a byte: sizes %v, fits: %v", sizes, fits)
 	}
-	g := shape{tensor: 2, context: 2, data: 4, stages: 3, expert: 4}
-	made, err := grid.New(grid.Sizes{Tensor: []int{2}, Context: 2, Pipeline: 3, Data: 4, Expert: 4})
-	if err != nil {
-		t.Fatal(err)
+	for _, g := range []shape{{tensor: 2, context: 2, data: 4, stages: 3, expert: 4},
+		{tensor: 2, context: 2, data: 4, stages: 3, expert: 8, whole: true}} {
+		sizes := grid.Sizes{Tensor: []int{2}, Context: 2, Pipeline: 3, Data: 4, Expert: g.expert}
+		if g.whole {
+			sizes.ExpertTensor = 1
+		}
+		made, err := grid.New(sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, copies := made.Group(0, grid.Expert), made.Group(0, grid.ExpertCopies)
+		if !slices.Equal(g.expertGroup(), group) || !slices.Equal(g.expertCopies(), copies) {
+			t.Errorf("%+v: expert group %d and ranks with the same experts %d, of the grid %d and %d", g, g.expertGroup(),
+				g.expertCopies(), group, copies)
+		}
 	}
-	group, copies := made.Group(0, grid.Expert), made.Group(0, grid.ExpertCopies)
-	if !slices.Equal(g.expertGroup(), group) || !slices.Equal(g.expertCopies(), copies) {
-		t.Errorf("expert group %d and ranks with the same experts %d, of the grid %d and %d", g.expertGroup(), g.expertCopies(), group,
-			copies)
+}
+
+// TestRecommendWholeExperts: the search tries whole experts in tensor groups, with expert groups that span them, also where tensor groups
+// cannot divide the width of an expert.
+func TestRecommendWholeExperts(t *testing.T) {
+	for _, width := range []string{"32", "33"} {
+		b := manyExperts(t, "model.heads=4", "model.kv_heads=4", "model.expert_ffn="+width, "batch.sequences=1")
+		p, err := Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 4, BytesPerS: 1e8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, divided := 0, 0
+		for _, o := range p.ByGrid {
+			switch cfg := o.Plan().Config(); {
+			case o.Tensor > 1 && !o.WholeExperts:
+				divided++
+			case o.WholeExperts && o.Expert > o.Context*o.Data:
+				whole++
+				if !cfg.WholeExperts() || cfg.Parallel.Expert != o.Expert || !(o.ExpertMS > 0) {
+					t.Errorf("%+v is not of %+v", o, cfg.Parallel)
+				}
+			}
+		}
+		if !p.Best.WholeExperts {
+			t.Errorf("width %s: the best grid is %+v", width, p.Best)
+		}
+		if whole == 0 || divided > 0 != (width == "32") {
+			t.Errorf("width %s: %d grids with whole experts, %d with divided ones", width, whole, divided)
+		}
 	}
 }
 
@@ -231,15 +267,23 @@ func TestEndOfExperts(t *testing.T) {
 	}
 }
 
-// TestRecommendWholeExperts: the search keeps parallel.expert_tensor = 1, with which tensor groups need not divide the width of an expert.
-func TestRecommendWholeExperts(t *testing.T) {
-	b := resolved(t, "model.family=qwen3_moe", "model.expert_ffn=33", "parallel.tensor=2", "parallel.expert_tensor=1")
+// TestRecommendKeepsWholeExperts: the search keeps parallel.expert_tensor = 1.
+func TestRecommendKeepsWholeExperts(t *testing.T) {
+	b := resolved(t, "model.family=qwen3_moe", "parallel.tensor=2", "parallel.expert_tensor=1")
 	p, err := Recommend(t.Context(), b, unitCosts(1), Devices{Devices: 2, BytesPerS: 1e9})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tensor := slices.IndexFunc(p.ByGrid, func(o *Option) bool { return o.Tensor == 2 })
-	if tensor < 0 || !p.ByGrid[tensor].WholeExperts {
-		t.Errorf("the search has no tensor groups with whole experts, which the configuration has, of %d options", p.Tried)
+	tensor := 0
+	for _, o := range p.ByGrid {
+		if o.Tensor == 2 {
+			tensor++
+		}
+		if o.Tensor == 2 && !o.WholeExperts {
+			t.Errorf("the search tries divided experts: %+v", o)
+		}
+	}
+	if tensor == 0 {
+		t.Errorf("the search has no tensor groups, of %d options", p.Tried)
 	}
 }

@@ -156,9 +156,18 @@ type way struct {
 // shape is a grid.
 type shape struct {
 	tensor, context, data, stages int
-	expert                        int // ranks, of those with the same layers, that share the experts
+	expert                        int  // ranks, of sharers, that share the experts
+	whole                         bool // ranks of tensor groups have whole experts
 	sequence                      bool
 	zero                          int
+}
+
+// sharers is the number of ranks from which expert groups are cut.
+func (g shape) sharers() int {
+	if g.whole {
+		return g.tensor * g.context * g.data
+	}
+	return g.context * g.data
 }
 
 // alone reports whether all ranks are one pipeline's.
@@ -216,7 +225,8 @@ func faster(a, b *Option) int { return cmp.Compare(a.StepMS, b.StepMS) }
 
 // shapes are the grids to try: on devices of their own, of all of them, the half, and so on, every way to share
 // them among tensor groups, context groups of powers of two, replicas and stages; on one device stages alone, for which there is no memory
-// to save. Expert groups, which need no ranks of their own, are those of expertSizes.
+// to save. Where ranks may share experts, tensor groups divide each expert or have whole ones; parallel.expert_tensor = 1 is kept. Expert
+// groups, which need no ranks of their own, are those of expertSizes.
 func (s *search) shapes() (all []shape) {
 	if s.cluster.Devices <= 1 {
 		for p := 1; p <= min(mostShared, s.base.Model.Layers+2); p++ {
@@ -224,19 +234,26 @@ func (s *search) shapes() (all []shape) {
 		}
 		return all
 	}
-	check := s.model.CheckTensor
-	if s.base.Parallel.ExpertTensor == 1 {
-		check = s.model.CheckWholeExperts
-	}
+	keep := s.base.Parallel.ExpertTensor == 1
 	for world := s.cluster.Devices; world >= 1; world /= 2 {
 		for tensor := 1; tensor <= world; tensor++ {
-			if world%tensor != 0 || check(tensor) != nil {
+			if world%tensor != 0 {
 				continue
+			}
+			kinds := make([]bool, 0, 2) // whole
+			if (tensor == 1 || !keep) && s.model.CheckTensor(tensor) == nil {
+				kinds = append(kinds, false)
+			}
+			if tensor > 1 && (keep || s.sharesExperts()) && s.model.CheckWholeExperts(tensor) == nil {
+				kinds = append(kinds, true)
 			}
 			// no measured time says what attention block by block takes on a GPU
 			for context := 1; context <= world/tensor && (context == 1 || s.base.Device.Kind != device.CUDA); context *= 2 {
-				if world/tensor%context == 0 && s.model.CheckContext(context) == nil {
-					all = s.sharing(all, shape{tensor: tensor, context: context, expert: 1}, world)
+				if world/tensor%context != 0 || s.model.CheckContext(context) != nil {
+					continue
+				}
+				for _, whole := range kinds {
+					all = s.sharing(all, shape{tensor: tensor, context: context, expert: 1, whole: whole}, world)
 				}
 			}
 		}
@@ -320,6 +337,9 @@ func (s *search) resolve(w way) (*plan.Plan, error) {
 	c.Parallel.Tensor, c.Parallel.Context, c.Parallel.Data, c.Parallel.Sequence, c.Parallel.Zero = []int{w.tensor}, w.context, w.data,
 		w.sequence, w.zero
 	c.Parallel.Expert, c.Parallel.ExpertOverlap = w.expert, w.overlap
+	if w.whole {
+		c.Parallel.ExpertTensor = 1
+	}
 	c.Batch.Microbatch = w.microbatch
 	c.Pipeline.MicrobatchGroupSize = c.TableSpec().DefaultGroup()
 	batch, err := s.costs.Batch(w.microbatch)
@@ -443,7 +463,7 @@ func (s *search) fit(ctx context.Context, p *Recommendation) error {
 
 // kinds are what options are compared by.
 func (o *Option) kinds() [4]any {
-	return [4]any{[5]int{o.Tensor, o.Context, o.Expert, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule,
+	return [4]any{[6]any{o.Tensor, o.Context, o.Expert, o.WholeExperts, o.Data, o.Stages}, o.Stages, "schedule " + o.Schedule,
 		fmt.Sprint("microbatch ", o.Microbatch)}
 }
 
