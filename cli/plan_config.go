@@ -32,7 +32,7 @@ type planConfigOptions struct {
 	perNode   int     // devices per node; 0: all links are equal
 	nodeUS    float64 // latency between two devices of one node
 	nodeGbps  float64
-	imbalance float64 // load of the busiest rank of an expert group, by the mean
+	imbalance float64 // load of the busiest rank of an expert group, divided by the mean
 	device    string  // the GPU to estimate costs for, by its name in package gpus
 	costs     string  // the file to read layer costs from
 	save      string  // the file to write layer costs to
@@ -61,7 +61,7 @@ func (o *planConfigOptions) flags(cmd *cobra.Command) []string {
 	f.Float64Var(&o.nodeUS, "node-latency-us", 0,
 		"latency of an empty message inside a node, in `microseconds` (default: --latency-us)")
 	f.Float64Var(&o.imbalance, "expert-imbalance", 1,
-		"tokens that the busiest of the ranks that share experts gets, a `factor` of the mean (parallel.expert)")
+		"tokens of the busiest rank of an expert group, as a `factor` of the group's mean (parallel.expert)")
 	f.StringVar(&o.device, "device", "", "estimate the costs for this GPU instead of measuring here; its `name` is one of: "+
 		strings.Join(gpus.Names(), ", "))
 	f.StringVar(&o.costs, "layer-costs", "", "read layer costs from this `file` of --save-costs, instead of measuring")

@@ -37,9 +37,9 @@ the floating-point operations of its chunks at the mean rate of the whole step.
 If the run has replicas or tensor groups, it draws one rank of each stage: the first of
 the first replica.
 
-If ranks share experts (parallel.expert), actions are drawn in parts, and below each rank
-its tokens on the link, as engine plan --expert-layers does. The headline says how much of
-the exchange was hidden: the rank computed meanwhile.
+If ranks share experts (parallel.expert), it draws actions in parts and, below each rank,
+the exchanges of tokens on its link, as engine plan --expert-layers does. The headline says
+for what share of the exchanges the rank computed (hidden).
 
 See also: engine ui (interactive), engine plan (predicts a schedule).`,
 		Example: `  engine run config.toml --set run.trace_every=100

@@ -481,8 +481,8 @@ type Parallel struct {
 	// divide parallel.data × parallel.context, with parallel.expert_tensor = 1 also × parallel.tensor. Tokens travel to the ranks of
 	// their experts and back. Default: 1.
 	Expert int `toml:"expert"`
-	// Ranks that share each expert: 0 or the number in parallel.tensor, or 1. With 1 a rank of a tensor group has whole experts, and sends
-	// them its own part of the tokens. Default: 0.
+	// Ranks that share each expert: 1, or the number in parallel.tensor; 0 is that number. With 1, each rank of a tensor group has whole
+	// experts and routes its own part of the tokens. Default: 0.
 	ExpertTensor int `toml:"expert_tensor"`
 	// Ranks that share a layer also share its positions, in norms, dropout and between stages. Default: false.
 	Sequence bool `toml:"sequence"`

@@ -7,7 +7,7 @@ import (
 
 // Whole returns a table whose actions are whole, as a run records them: the reverse of Cut. OwnTurns has the order of the parts that they
 // were cut into. A table without parts is returned as it is. Check must accept the table. In a run tokens travel as soon as a part has
-// ended, so an exchange that stands elsewhere is refused with ErrExchange.
+// ended, so an exchange that does not stand right after its part is refused with ErrExchange.
 func (t *Table) Whole() (*Table, error) {
 	if !t.HasParts() {
 		return t, nil
@@ -32,8 +32,8 @@ func (t *Table) Whole() (*Table, error) {
 						whole[a.side()] = []Action{a.whole()}
 					}
 				case k == 0 || group[k-1].Type.IsExchange() || group[k-1].side() != a.side():
-					return nil, t.fault(ErrExchange, r, i+k, fmt.Sprintf("%v does not follow the part before it at once, but a run sends "+
-						"tokens as soon as a part has ended: write it behind part %d of its action", a, a.Part))
+					return nil, t.fault(ErrExchange, r, i+k, fmt.Sprintf("%v does not stand right after part %d of its action, but a run "+
+						"sends tokens as soon as a part has ended: move it there", a, a.Part))
 				default:
 					own.exchanges[a.side()] = append(own.exchanges[a.side()], a.Type)
 				}
@@ -50,21 +50,21 @@ func (t *Table) Whole() (*Table, error) {
 	return &out, nil
 }
 
-// turns is the order of the parts of what runs as one.
+// turns is the order of the parts of actions that run as one.
 type turns struct {
 	order     []int     // see Table.OwnTurns
 	exchanges [2][]Type // by side: the exchange after each part but the last
 }
 
-// HasTurns reports whether Whole has put parts together.
+// HasTurns reports whether Whole has joined parts.
 func (t *Table) HasTurns() bool { return len(t.turns) > 0 }
 
-// OwnTurns returns the order of the parts that Whole has put together to what runs from a position of a rank's row on, in the form of
-// Turns: the index of an action for each part. nil: there were none, and the order is that of Turns.
+// OwnTurns returns the order of the parts that Whole has joined to the actions that run as one from a position of a rank's row on. Like
+// Turns, it has the index of an action for each part. nil: there were no parts, and the order is that of Turns.
 func (t *Table) OwnTurns(rank, position int) []int { return t.turns[place{rank, position}].order }
 
-// TurnsOf returns the order in which actions that run as one from a position of a rank's row on take turns, if each has such exchanges
-// of tokens: that of OwnTurns, or that of Turns. If parts that Whole has put together have other exchanges, the error is ErrExchange.
+// TurnsOf returns the order in which the actions that run as one from a position of a rank's row on take turns: that of OwnTurns, or else
+// that of Turns. exchanges has the exchanges of tokens of each action. If the table was written with others, the error is ErrExchange.
 func (t *Table) TurnsOf(rank, position int, exchanges ...[]Type) ([]int, error) {
 	own, there := t.turns[place{rank, position}]
 	parts := make([]int, len(exchanges))
@@ -75,8 +75,8 @@ func (t *Table) TurnsOf(rank, position int, exchanges ...[]Type) ([]int, error) 
 		a := t.Ranks[rank][position+i].whole()
 		got := own.exchanges[a.side()]
 		if len(got) != len(want) {
-			return nil, t.fault(ErrExchange, rank, position+i, fmt.Sprintf("%v is written in %d parts, but has %d with this model: "+
-				"%d exchanges of tokens", a, len(got)+1, len(want)+1, len(want)))
+			return nil, t.fault(ErrExchange, rank, position+i, fmt.Sprintf("%v is written in %d parts, but this model exchanges tokens "+
+				"%d times in it: write it whole, or in %d parts", a, len(got)+1, len(want), len(want)+1))
 		}
 		for k, typ := range want {
 			if got[k] != typ {

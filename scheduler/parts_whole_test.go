@@ -98,9 +98,10 @@ func TestOwnTurns(t *testing.T) {
 		says      string
 	}{
 		{0, [][]Type{forward}, []int{0, 0, 0}, ""},
-		{0, [][]Type{{FD, FC, FD, FC}}, nil, "0F0 is written in 3 parts, but has 5 with this model: 4 exchanges of tokens"},
+		{0, [][]Type{{FD, FC, FD, FC}}, nil, "0F0 is written in 3 parts, but this model exchanges tokens 4 times in it: write it whole, " +
+			"or in 5 parts"},
 		{1, [][]Type{forward, backward}, []int{0, 0, 1, 1, 0, 1}, ""},
-		{1, [][]Type{forward, nil}, nil, "0B0 is written in 3 parts, but has 1 with this model: 0 exchanges of tokens"},
+		{1, [][]Type{forward, nil}, nil, "0B0 is written in 3 parts, but this model exchanges tokens 0 times in it: write it whole"},
 		{1, [][]Type{forward, {BD, BD}}, nil, "exchange 2 of 0B0 is written as BC, but is BD with this model"},
 		{3, [][]Type{backward}, []int{0, 0, 0}, ""},
 	} {
@@ -111,7 +112,7 @@ func TestOwnTurns(t *testing.T) {
 		}
 	}
 	if _, err := whole.Cut(ExpertLayers(2)); !errors.Is(err, ErrExchange) ||
-		!strings.Contains(err.Error(), "0F1 is written in 3 parts, but has 5") {
+		!strings.Contains(err.Error(), "0F1 is written in 3 parts, but this model exchanges tokens 4 times") {
 		t.Errorf("a model with two layers: %v", err)
 	}
 	for _, moved := range []string{"0F1.1;0B0.1;0FD1.1;0BD0.1;", "0F1.1;0B0.1;0BD0.1;0FD1.1;"} {
@@ -120,7 +121,7 @@ func TestOwnTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := table.Whole(); !errors.Is(err, ErrExchange) ||
-			!strings.Contains(err.Error(), "does not follow the part before it at once") {
+			!strings.Contains(err.Error(), "does not stand right after part 1 of its action") {
 			t.Errorf("%s: %v", moved, err)
 		}
 	}

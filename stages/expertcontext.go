@@ -4,9 +4,8 @@ import "github.com/troupe-ml/troupe/tensorops"
 
 // expertcontext.go has what layers with experts do in a context group, and in a tensor group with whole experts (expertrows.go). Each rank
 // routes its own positions. Only the balance loss needs those of the others: its gradient is that of a product of an expert's load and the
-// sum of its shares, where the load is held fixed. So
-// ranks tell each other the loads; they are whole numbers, which add up exactly. The shares of each rank are part of a sum, like all
-// gradients and statistics.
+// sum of its shares, where the load is held fixed. So ranks tell each other the loads; they are whole numbers, which add up exactly. The
+// shares of each rank are part of a sum, like all gradients and statistics.
 //
 // The length of a microbatch may have to be a multiple of a number that the grid needs. Routers route such added positions
 // (Microbatch.Extra), but no loss, load or statistic counts them, so that all of these are those of one rank.

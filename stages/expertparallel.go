@@ -8,11 +8,11 @@ import (
 )
 
 // ExpertParallel describes the group of ranks that share the experts of their layers. Each rank has an equal part of the experts,
-// whole or in a tensor group a part of each, and everything else as the ranks of DataParallel have it: the group is a part of
-// DataParallel's group, consecutive ranks of it; with Whole, of the ranks of the tensor groups of all its ranks. Each rank routes its own
-// microbatch, or its positions of one, sends its tokens to the
-// ranks of their experts and gets the results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the
-// same passes in the same order. With the zero value the stage has all experts.
+// whole or in a tensor group a part of each, and everything else as the ranks of DataParallel have it: the group consists of
+// consecutive ranks of DataParallel's group. With Whole, these are the ranks of all tensor groups that have a rank in DataParallel's
+// group. Each rank routes its own microbatch, or its positions of one, sends its tokens to the ranks of their experts and gets the
+// results back (Lepikhin et al. 2020, arXiv 2006.16668; no token is dropped). All ranks record the same passes in the same order. With the
+// zero value the stage has all experts.
 //
 // The size of the group changes no bit. A row of a product does not depend on the other rows. A token's experts are added in the
 // order of their numbers. An expert keeps a gradient for each rank of the group: the product over the tokens that came from there.

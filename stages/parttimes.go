@@ -63,7 +63,7 @@ func (t *PartTimes) end(l *tensorops.List) {
 	}
 }
 
-// record records that the device notes the time in the current part.
+// record adds an operation to the list in which the device notes the time in the current part.
 func (t *PartTimes) record(l *tensorops.List, note func(p *scheduler.PartTime, now time.Time)) {
 	at := len(t.parts) - 1
 	l.Call(tensorops.Call{Name: "time", Func: func(_, _ []tensorops.Array) error {
@@ -79,8 +79,8 @@ func (t *PartTimes) note(at int, note func(p *scheduler.PartTime, now time.Time)
 	note(&t.parts[at], now)
 }
 
-// group returns a group whose next collective is timed as an exchange after the current part, or a part of it. back: results come back
-// from the experts.
+// group returns a group that times its next collective as the exchange after the current part, or as one of several that make up that
+// exchange. back: results come back from the experts.
 func (t *PartTimes) group(g tensorops.Group, back bool) tensorops.Group {
 	if t == nil || t.full {
 		return g

@@ -73,8 +73,8 @@ type step struct {
 	weight   uint64 // gathered with ZeRO-3: the address of this rank's part; else 0
 }
 
-// stepsOf returns the steps of a list of operations, in which experts compute some share of the rows for which there is room. With
-// Devices.ExpertImbalance the shares of its computing are more than 1 together.
+// stepsOf returns the steps of a list of operations. rows is the share of the rows for which experts have room that they compute. With
+// Devices.ExpertImbalance, the steps' shares of the list's computing add up to more than 1.
 func (c Devices) stepsOf(stage int, ops []tensorops.Op, addNS, rows float64) (steps []step) {
 	var all, open float64 // work: of all, and since the last step
 	begun := 0

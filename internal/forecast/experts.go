@@ -151,7 +151,7 @@ func (g shape) expertCopies() (ranks []int) {
 	return ranks
 }
 
-// excess is the load of the busiest rank of an expert group of n ranks, by the mean.
+// excess is the load of the busiest rank of an expert group of n ranks, divided by the mean.
 func (c Devices) excess(n int) float64 { return min(max(1, c.ExpertImbalance), float64(max(1, n))) }
 
 // expertRows returns the share of the rows for which a rank of a plan has room that its experts compute if all have equal loads.
@@ -164,8 +164,8 @@ func expertRows(b *plan.Plan) float64 {
 	return float64(x.PerToken) / float64(min(x.PerToken, x.Count/n)*n)
 }
 
-// expertWork is the work of a product of experts, of which rows is the share of the rows that it computes, and the number of ranks that
-// share them; 0: it is none.
+// expertWork returns the work of a product of experts and the number of ranks that share them; 0: the operation is no such product. rows
+// is the share of its rows that it computes.
 func expertWork(o *tensorops.Op, rows float64) (work float64, ranks int) {
 	switch o.Kind {
 	case tensorops.KindGroupedMatMul:

@@ -112,7 +112,7 @@ type meter struct {
 	now        func() time.Time
 	stage      *stages.Stage
 	chunks     []meterChunk
-	parts      []float64 // of the operations of all decoder layers, by kind: those of so many mean layers
+	parts      []float64 // by kind of decoder layer: its operations, in those of a mean layer
 	microbatch stages.Microbatch
 	step       int
 	weights    int64
@@ -331,7 +331,7 @@ func (m *meter) costs(typical func(times []float64) float64) BatchCosts {
 	return out
 }
 
-// part returns the operations of all layers of a kind, those of so many mean layers.
+// part returns the operations of all layers of a kind, in those of a mean layer.
 func (m *meter) part(symbol scheduler.Symbol, kind int) float64 {
 	if symbol == scheduler.SymbolLayer {
 		return m.parts[kind]

@@ -29,8 +29,8 @@ type Devices struct {
 	PeakFLOPs float64
 	// Nodes describe hosts whose devices have faster links to each other.
 	Nodes Nodes
-	// ExpertImbalance is the load of tokens of the busiest rank of an expert group, by the mean of the group; below 1: all have equal
-	// loads.
+	// ExpertImbalance is the number of tokens of the busiest rank of an expert group, divided by the group's mean; below 1: all ranks have
+	// equally many.
 	ExpertImbalance float64
 	// Message, if not nil, returns the time of a message from one stage to another in milliseconds, instead of
 	// LatencyUS and BytesPerS.

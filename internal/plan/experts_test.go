@@ -41,7 +41,7 @@ const partsOfOneLayer = "(0F1.1;0FD1.1;0B0.1;0BD0.1;0F1.2;0FC1.2;0F1.3;0B0.2;0BC
 func TestOwnOrderOfParts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "own.csv")
 	must(t, os.WriteFile(path, []byte("0F0,"+partsOfOneLayer+",0B1\n"), 0o644))
-	for layers, says := range map[string]string{"1": "", "2": "0F1 is written in 3 parts, but has 5 with this model"} {
+	for layers, says := range map[string]string{"1": "", "2": "0F1 is written in 3 parts, but this model exchanges tokens 4 times in it"} {
 		p, err := muonPlan(t, "optimizer.name=adamw", "model.family=qwen3_moe", "parallel.data=2", "parallel.expert=2",
 			"parallel.expert_overlap=true", "pipeline.stages=1", "batch.sequences=4", "batch.microbatch=1", "pipeline.schedule="+path,
 			"model.layers="+layers)
@@ -81,7 +81,7 @@ func TestExpertOverlapRefused(t *testing.T) {
 		{append(one, table("0F0,0F1,0B0,0B1\n")), []string{"parallel.expert_overlap", "no overlapped pair", "OVERLAP_F_B"}},
 		{append(one, table("0F0,"+partsOfOneLayer+",0B1\n")), nil},
 		{append(one, table("0F0,"+strings.Replace(partsOfOneLayer, "0FD1.1;0B0.1;", "0B0.1;0FD1.1;", 1)+",0B1\n")),
-			[]string{"pipeline.schedule", "0FD1.1 does not follow the part before it at once"}},
+			[]string{"pipeline.schedule", "0FD1.1 does not stand right after part 1 of its action"}},
 		{append(one, table("0F0,"+partsOfOneLayer+",0B1\n"), "parallel.data=4", "batch.sequences=8", "parallel.zero=3"), []string{
 			"pipeline.schedule", "has actions in parts", "zero = 3"}},
 		{append(one, table("0F0,"+partsOfOneLayer+",0B1\n"), "parallel.expert_overlap=false"), []string{"pipeline.schedule",

@@ -10,7 +10,7 @@ import (
 // So the host knows how many rows an AllToAllV exchanges, and copies only those. Other tables are fetched when a list needs them.
 type knownTables struct{ known[[]int32] }
 
-// crossed takes note of the tables that a collective has had on the host: its result, or the one that it has exchanged rows by.
+// crossed takes note of a table that a collective has brought to the host: its result, or the table of its exchange of rows.
 func (k *knownTables) crossed(a tensorops.CollectiveArgs, result, table tensorops.Tensor) {
 	switch {
 	case a.What == tensorops.AllGather && a.Dst.DType() == tensorops.Int32:
