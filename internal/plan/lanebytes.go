@@ -93,7 +93,10 @@ func (p *Plan) groupSends(stage int, d grid.Dimension) int64 {
 		return activation / int64(p.grid.TensorSize(stage))
 	case grid.Context: // keys and values, or their gradients
 		return 2 * activation
-	case grid.Expert: // all tokens may choose experts of one rank
+	case grid.Expert: // all tokens that the rank routes may choose experts of one rank
+		if p.grid.WholeExperts() {
+			activation /= int64(p.grid.TensorSize(stage))
+		}
 		return activation * int64(c.Experts.PerToken)
 	}
 	return int64(p.trainedOf(stage)) * int64(tensorops.Float32.Size()) / n // parts of gradients

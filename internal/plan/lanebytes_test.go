@@ -29,6 +29,11 @@ func TestLaneBytes(t *testing.T) {
 		}},
 		{"tensor groups", big + "parallel.tensor=2", "a0 b0", nil,
 			func(_ *Plan, edge int64) []int64 { return []int64{edge / 2, edge / 2} }},
+		{"whole experts", big + "model.family=qwen3_moe parallel.tensor=2 parallel.expert_tensor=1 parallel.expert=2", "a0 b0", nil,
+			func(p *Plan, edge int64) []int64 {
+				n := edge / 2 * int64(1+p.model.Config.Experts.PerToken)
+				return []int64{n, n}
+			}},
 		{"shadows", big + "pipeline.stages=2", "a0 b0", []int{1, 0}, func(p *Plan, edge int64) []int64 {
 			return []int64{edge + 4*p.Trained()[0], edge + 4*p.Trained()[1]}
 		}},
