@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/troupe-ml/troupe/internal/host/background"
 	"github.com/troupe-ml/troupe/internal/plan"
 	"github.com/troupe-ml/troupe/internal/wire"
 )
@@ -52,7 +51,7 @@ func (w *membership) prepare(request uint64, m *wire.Assign) {
 		}
 		var k *keptPart
 		if err == nil {
-			background.Do(func() { k, err = t.make() }) // the other ranks' step goes on
+			k, err = t.make()
 		}
 		w.mu.Lock()
 		wanted := !t.ended.Load()
