@@ -20,8 +20,8 @@ func TestDrain(t *testing.T) {
 		drained  []int // ranks
 		source   []string
 	}{
-		{"shadows", 0, 12, []int{1, 0, 2}, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
-		{"replicas", 0, 12, []int{1, 0, 2}, []string{"parallel.data=3"}},
+		{"shadows", 0, 16, []int{1, 0, 2}, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
+		{"replicas", 0, 16, []int{1, 0, 2}, []string{"parallel.data=3"}},
 		{"too long", time.Millisecond, 5, []int{1}, []string{"pipeline.stages=3", `cluster.shadow="on"`}},
 	} {
 		if c.name == "replicas" && !long {
