@@ -83,18 +83,17 @@ func UnpackActions(w *wire.ActionTimes, most int) ([]event.ActionTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	var at, before int64
+	var at int64
 	for i := range times {
 		kind := scheduler.Type(w.GetTypes()[i] &^ overlapBit)
 		a := scheduler.Action{Chunk: w.GetChunks()[i], Type: kind, Microbatch: w.GetMicrobatches()[i], Overlap: w.GetTypes()[i]&overlapBit != 0}
 		if kind < scheduler.F || kind > scheduler.B || a.Chunk < 0 || a.Microbatch < 0 {
 			return nil, fmt.Errorf("%w: an impossible action: type %d, microbatch %d, chunk %d", ErrMessage, kind, a.Microbatch, a.Chunk)
 		}
-		since := w.GetStartsNs()[i]
-		if at += since; i > 0 && (since < 0) != (at < before) {
+		since, before := w.GetStartsNs()[i], at
+		if at += since; (since < 0) != (at < before) {
 			return nil, fmt.Errorf("%w: action %d starts %d ns after the one before, which no clock can show", ErrMessage, i, since)
 		}
-		before = at
 		start := time.Unix(0, at)
 		times[i] = event.ActionTime{Action: a, Start: start, End: start.Add(time.Duration(w.GetTookNs()[i]))}
 		if times[i].Parts, err = parts.of(i, start); err != nil {

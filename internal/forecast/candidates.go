@@ -155,11 +155,10 @@ func (s *search) mayFit(g shape) bool {
 	}
 	x, xt := s.experts.weights/parts, s.experts.trained/parts
 	ofExperts, groups := state*xt/max(1, trained), float64(g.expert)
-	bytes := (4*(weights-x) + 4*(trained-xt) + state - ofExperts) / copies
+	rest := (4*(weights-x) + 4*(trained-xt) + state - ofExperts) / copies
 	own := ((4*x+ofExperts)/groups + 4*xt) / max(1, sharers/groups)
 	if g.whole {
 		own *= float64(g.tensor)
 	}
-	bytes += own
-	return bytes <= float64(s.cluster.MemoryBytes)
+	return rest+own <= float64(s.cluster.MemoryBytes)
 }
